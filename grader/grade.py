@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -31,8 +31,9 @@ from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
 from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding
 from grader.judge.check import prepare as prepare_check
-from grader.judge.measure import measure
+from grader.judge.measure import Ahead, inexact, measure, prepare_exact
 from grader.judge.measure import prepare as prepare_measure
+from grader.sandbox.early import Early
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
 from grader.storage import cache
 from grader.storage.lock import GpuTurn, gpu_turn
@@ -40,6 +41,7 @@ from grader.system.blas import spare_threads
 from grader.system.in_order import InOrder
 from grader.system.processes import available_bytes
 from grader.system.stages import recorded, stage
+from grader.system.threads import switch_soon
 from grader.verdict import CaseCounters, Grade, Kind, Verdict
 
 if TYPE_CHECKING:
@@ -140,8 +142,8 @@ def bench(kata: Kata, options: Options, *, source: Path, tell: Tell | None = Non
     read = source_of(source)
     request = _request(kata, read, target, options)
 
-    def timed(sandbox: Sandbox, turn: GpuTurn) -> Settle:
-        return _measured(request, sandbox, turn, options, tell)
+    def timed(on: _Devices, turn: GpuTurn, ahead: Ahead) -> Settle:
+        return _measured(request, on, turn, ahead, options, tell, exact=True)
 
     with recorded() as seconds:
         verdict = unbuildable(kata, read) or _on_device(request, options, tell, timed, checks=False)
@@ -304,9 +306,9 @@ def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None)
         budget = options.budget(target, after_gpu=bool(verdicts))
 
         def judged(
-            sandbox: Sandbox, turn: GpuTurn, request: Request = request, budget: SearchBudget = budget
+            on: _Devices, turn: GpuTurn, ahead: Ahead, request: Request = request, budget: SearchBudget = budget
         ) -> Settle:
-            return _checked(request, sandbox, turn, budget, options, tell)
+            return _checked(request, on, turn, ahead, budget, options, tell)
 
         verdict = _on_device(request, options, tell, judged)
         verdicts.append(replace(verdict, device=str(target)))
@@ -315,11 +317,53 @@ def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None)
     return tuple(verdicts)
 
 
+@dataclass(frozen=True)
+class _Progress:
+    """How far a grade has come, for the threads that work for it."""
+
+    is_built: threading.Event = field(default_factory=threading.Event)
+    is_checked: threading.Event = field(default_factory=threading.Event)
+    is_over: threading.Event = field(default_factory=threading.Event)
+
+    def goes_on(self) -> bool:
+        return not self.is_over.is_set()
+
+
+@dataclass(frozen=True)
+class _Devices:
+    """The sandbox that checks, and the one that times where a baseline is torch's, whose child has torch."""
+
+    checks: Sandbox
+    times: Early | None = None
+    at: _Progress = field(default_factory=_Progress)
+
+    def close(self) -> None:
+        self.checks.close()
+        if self.times is not None:
+            self.times.close()
+
+    def end(self) -> None:
+        """Let both end, without waiting for it."""
+        self.checks.end()
+        if self.times is not None:
+            self.times.end()
+
+    def for_timing(self) -> Sandbox:
+        """Ready to time. Never do both use the GPU while something is timed."""
+        if self.times is None:
+            return self.checks
+        with stage("wait for torch"):
+            sandbox = self.times.sandbox()
+        sandbox.replace(self.checks)
+        sandbox.ready()
+        return sandbox
+
+
 def _on_device(
     request: Request,
     options: Options,
     tell: Tell | None,
-    judge: Callable[[Sandbox, GpuTurn], Settle],
+    judge: Callable[[_Devices, GpuTurn, Ahead], Settle],
     *,
     checks: bool = True,
 ) -> Verdict:
@@ -327,31 +371,58 @@ def _on_device(
     time something."""
     if refused := _unfit(request):
         return refused
-    target = request.target
-    if _uses_torch(request, options):
-        _need("torch")
-        prestart_torch()
-    is_built = threading.Event()
-    spare_threads()
-    if target.device == "gpu":
-        threading.Thread(target=_prepare, args=(request, options, checks, is_built), daemon=True).start()
-    with _turn(target, options, tell) as turn, Sandbox(target.device) as sandbox:
+    target, at, ahead = request.target, _Progress(), Ahead()
+    _work_ahead(request, options, checks, at, ahead)
+    with _turn(target, options, tell) as turn, Sandbox(target.device) as sandbox, contextlib.ExitStack() as at_end:
+        at_end.callback(at.is_over.set)
+        timer = _timer(request, options, at_end)
         if checks:
             with stage("wait for the GPU"):
                 turn.share()
             sandbox.start()
+            if timer is not None and not options.beside:  # beside others, the GPU must be left to them in between
+                timer.begin()
         if "hypothesis" not in sys.modules:
             threading.Thread(target=_import_what_judges, daemon=True).start()
         built = _loaded(request, sandbox, options, tell)
-        is_built.set()
+        at.is_built.set()
         if isinstance(built, CompileFailure):
             return does_not_compile(built)
-        settle = judge(sandbox, turn)
+        if timer is not None:
+            timer.load(sandbox.program)
+        devices = _Devices(sandbox, timer, at)
+        settle = judge(devices, turn, ahead)
+        if not options.beside:  # no other grade waits for the GPU, and a process that used it takes a while to end
+            devices.end()
+            settle = partial(_settled, settle())
     verdict = settle()
-    if verdict.passed and target.device == "sim":
-        lines = narrow_lines(built.ptx.read_text(errors="replace"), built.source.name)
-        verdict = replace(verdict, narrow_offsets=lines)
-    return verdict
+    return _with_offsets(verdict, built) if verdict.passed and target.device == "sim" else verdict
+
+
+def _timer(request: Request, options: Options, at_end: contextlib.ExitStack) -> Early | None:
+    """The sandbox for a timing beside torch, closed at the end; None where there is none."""
+    if not _uses_torch(request, options):
+        return None
+    timer = Early(Sandbox(request.target.device, torch=True))
+    at_end.callback(timer.close)
+    return timer
+
+
+def _with_offsets(verdict: Verdict, built: Build) -> Verdict:
+    lines = narrow_lines(built.ptx.read_text(errors="replace"), built.source.name)
+    return replace(verdict, narrow_offsets=lines)
+
+
+def _work_ahead(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:
+    """Begin what takes long and needs no build."""
+    if _uses_torch(request, options):
+        _need("torch")
+        prestart_torch()
+    spare_threads()
+    if request.target.device == "gpu":
+        switch_soon()
+        for prepare in (_prepare_checks, _prepare_timing):
+            threading.Thread(target=prepare, args=(request, options, checks, at, ahead), daemon=True).start()
 
 
 def _unfit(request: Request) -> Verdict | None:
@@ -385,18 +456,25 @@ def _turn(target: Target, options: Options, tell: Tell | None) -> contextlib.Abs
 
 
 def _checked(
-    request: Request, sandbox: Sandbox, turn: GpuTurn, budget: SearchBudget, options: Options, tell: Tell | None
+    request: Request,
+    on: _Devices,
+    turn: GpuTurn,
+    ahead: Ahead,
+    budget: SearchBudget,
+    options: Options,
+    tell: Tell | None,
 ) -> Settle:
     """Whether the answers are right; and of right ones, as far as it applies, what they cost and how fast they come."""
     kata, target = request.kata, request.target
     last_failure = _last_failure(kata) if options.last_failure else None
     explain = _explained(request, options, tell) if target.device == "gpu" else None
-    verdict = check(kata, request.spec, sandbox, budget, last_failure, explain)
+    verdict = check(kata, request.spec, on.checks, budget, last_failure, explain)
     if verdict.passed and options.counters and target.device == "sim":
-        verdict = replace(verdict, counters=count(kata, request.spec, sandbox, budget))
+        verdict = replace(verdict, counters=count(kata, request.spec, on.checks, budget))
     if not (verdict.passed and target.device == "gpu" and _timed(kata, options)):
         return lambda: verdict
-    settle = _measured(request, sandbox, turn, options, tell)
+    bad = inexact(kata, request.spec, on.checks, _present(find_gpu()))
+    settle = partial(_settled, bad) if bad else _measured(request, on, turn, ahead, options, tell, exact=False)
 
     def both() -> Verdict:
         measured = settle()
@@ -406,6 +484,10 @@ def _checked(
         return replace(measured, cases=verdict.cases, error_share=share, printed=said)
 
     return both
+
+
+def _settled(verdict: Verdict) -> Verdict:
+    return verdict
 
 
 def _timed(kata: Kata, options: Options) -> bool:
@@ -421,40 +503,57 @@ def _uses_torch(request: Request, options: Options) -> bool:
     return any(name in request.spec.baselines for name in (speed.baseline, *speed.also_compare))
 
 
-def _measured(request: Request, checked: Sandbox, turn: GpuTurn, options: Options, tell: Tell | None) -> Settle:
+def _measured(
+    request: Request,
+    on: _Devices,
+    turn: GpuTurn,
+    ahead: Ahead,
+    options: Options,
+    tell: Tell | None,
+    *,
+    exact: bool,
+) -> Settle:
+    """``exact``: the answers that must be exact were not looked at yet."""
     gpu = _present(find_gpu())
     explain = _explained(request, options, tell)
     say = tell or _silent
+    on.at.is_checked.set()
     with stage("wait for the GPU"):
-        turn.alone(leave=checked.close)
-    with _timing_sandbox(request, checked, options) as sandbox:
-        return measure(request.kata, request.spec, sandbox, gpu=gpu, pairs=options.pairs, tell=say, explain=explain)
+        turn.alone(leave=on.close)
+    return measure(
+        request.kata,
+        request.spec,
+        on.for_timing(),
+        gpu=gpu,
+        pairs=options.pairs,
+        tell=say,
+        explain=explain,
+        ahead=ahead,
+        exact=exact,
+    )
 
 
-@contextlib.contextmanager
-def _timing_sandbox(request: Request, checked: Sandbox, options: Options) -> Iterator[Sandbox]:
-    """The one that checked; where a baseline is torch's, another, whose child has torch.
-
-    Never do two of them use the GPU at a time.
-    """
-    if not _uses_torch(request, options):
-        yield checked
-        return
-    checked.close()
-    with Sandbox(request.target.device, torch=True) as sandbox:
-        sandbox.load(checked.program)
-        yield sandbox
-
-
-def _prepare(request: Request, options: Options, checks: bool, is_built: threading.Event) -> None:
-    """What the checks and the timing need, while nvcc works. Where that fails, so do they, which say why."""
+def _prepare_checks(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:
+    """The answers that the checks need, while nvcc works, and then those that must be exact on what is timed. Where
+    that fails, so do the checks, which say why."""
     kata, spec = request.kata, request.spec
     with contextlib.suppress(Exception):
         if checks:
             budget = options.budget(request.target, after_gpu=False)
-            prepare_check(kata, spec, budget, lambda: not is_built.is_set())
+            prepare_check(kata, spec, budget, lambda: not at.is_built.is_set())
         if _timed(kata, options):
-            prepare_measure(kata, spec, _present(find_gpu()))
+            prepare_exact(kata, spec, _present(find_gpu()), at.goes_on)
+
+
+def _prepare_timing(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:
+    """The same of timed calls. They are wanted last, and leave processors and memory to nvcc and to torch's import; and
+    to the checks of other grades, for there is time while the GPU is timed for one of them."""
+    first = at.is_checked if options.beside else at.is_built
+    with contextlib.suppress(Exception):
+        if _timed(request.kata, options):
+            while not first.wait(0.05) and at.goes_on():
+                pass
+            prepare_measure(request.kata, request.spec, _present(find_gpu()), options.pairs, ahead, at.goes_on)
 
 
 def _explained(request: Request, options: Options, tell: Tell | None) -> Explain:

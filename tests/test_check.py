@@ -41,7 +41,17 @@ from grader.devices.counters import CallCounters, Launched, Writer
 from grader.judge import case as case_module
 from grader.judge import comparison as comparison_module
 from grader.judge.case import Case, CaseKey, Expected
-from grader.judge.check import CALLS, FINDING_WORK, SearchBudget, _Search, budget_for, check, prepare, try_shape
+from grader.judge.check import (
+    CALLS,
+    FINDING_WORK,
+    SearchBudget,
+    _named_keys,
+    _Search,
+    budget_for,
+    check,
+    prepare,
+    try_shape,
+)
 from grader.judge.comparison import compare
 from grader.judge.encoding import stored
 from grader.sandbox.parent import Sandbox, SandboxError
@@ -202,6 +212,25 @@ def test_large_shapes_are_for_those_who_ask() -> None:
     assert (5000,) not in sandbox.shapes
     run(sandbox, the_spec=large, budget=replace(QUICK, large=True))
     assert (5000,) in sandbox.shapes
+
+
+def test_exact_values_are_for_large_shapes_with_longer_sums() -> None:
+    """Of two large shapes, only that with the longest sum also gets every kind that must be exact."""
+    of = spec(
+        inputs=(Tensor("a", ("n", "k")), Tensor("b", ("n", "k"))),
+        sizes={"n": Size(0, 1000), "k": Size(1, 100)},
+        values=(InputKind("normal", normal()), *(InputKind(name, integers(1, 9), exact=True) for name in "xyz")),
+        tolerance=Accumulated(terms=lambda sizes: sizes["k"], magnitude=lambda a, b, sizes: abs(a)),
+        named_sizes=tuple({"n": n, "k": 5} for n in (1, 2, 3, 4)),
+        large=({"n": 5000, "k": 5}, {"n": 10, "k": 6}),
+    )
+    keys = list(_named_keys(_Search(kata(), of, FakeSandbox(add), replace(QUICK, large=2))))
+    assert [(key.sizes[0][1], key.values) for key in keys if key.sizes[0][1] > 9] == [
+        (5000, "normal"), (10, "x"), (10, "y"), (10, "z"),
+    ]  # fmt: skip
+    longer = replace(of, tolerance=Exact())  # without terms, there is one of each element
+    keys = list(_named_keys(_Search(kata(), longer, FakeSandbox(add), replace(QUICK, large=1))))
+    assert [key.values for key in keys if key.sizes[0][1] == 5000] == ["normal", "x", "y", "z"]
 
 
 def test_only_as_many_named_shapes_as_asked_for() -> None:

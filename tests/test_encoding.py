@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from grader.content.dtype import DTYPES, Dtype
+from grader.judge import encoding
 from grader.judge.encoding import decode, encode
 
 FLOATS = [dtype for dtype in DTYPES.values() if dtype.is_float]
@@ -66,6 +67,22 @@ def test_a_half_is_rounded_once() -> None:
     assert encode(numpy.array([1 + 2.0**-11]), DTYPES["f16"]).tolist() == [1.0]
     bf16 = decode(encode(numpy.array([1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-8]), DTYPES["bf16"]), DTYPES["bf16"])
     assert bf16.tolist() == [1 + 2.0**-7, 1.0]
+
+
+@pytest.mark.parametrize("changed", [None, 0, 1000, 2999])
+def test_what_repeats_is_encoded_once_and_is_the_same(changed: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where one number of the last repetition, or of the first, is another."""
+    monkeypatch.setattr(encoding, "PERIOD", 700)
+    monkeypatch.setattr(encoding, "BLOCK", 100)
+    values = numpy.resize(numpy.random.default_rng(1).standard_normal(700), (3000,))
+    if changed is not None:
+        values[changed] = 7.5
+    encoded = []
+    before = encoding._encoded
+    monkeypatch.setattr(encoding, "_encoded", lambda part, dtype: encoded.append(part.size) or before(part, dtype))
+    got = encode(values.reshape(30, 100), DTYPES["bf16"])
+    assert got.shape == (30, 100) and got.tobytes() == before(values, DTYPES["bf16"]).tobytes()
+    assert sum(encoded) == (700 if changed is None else 3000)
 
 
 @pytest.mark.parametrize("name", ["i8", "u8", "i32", "i64"])

@@ -12,19 +12,23 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from math import prod
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy
 import pytest
 from facts import all_of
 from patience import PATIENCE_S, wait_for
 
-from grader.devices import Buffer, Call, Contents, Finding, Outcome, Poison, TimingRequest, TimingResult
+from grader.devices import Buffer, Call, Contents, Finding, Outcome, Poison, Rows, TimingRequest, TimingResult
 from grader.devices.gpu.device import COPIED_BYTES, _Placed
 from grader.devices.gpu.differ import Differ
 from grader.devices.gpu.driver import Driver
-from grader.sandbox import parent
+from grader.devices.gpu.rows import RowReader
+from grader.sandbox import frames, parent
 from grader.sandbox.child import SandboxError
 from grader.sandbox.frames import SHARED_BYTES, Child, FrameError, Parent, SharedBuffer
 from grader.sandbox.parent import TIMING_BYTES, TIMING_COPIES, Program, Sandbox
@@ -104,6 +108,14 @@ def test_contents_arrive_and_large_ones_beside_the_socket(ends: Ends, size: int)
     assert isinstance(outcome.outputs["y"], bytes) == (size >= SHARED_BYTES)  # read from the room in one go
 
 
+def test_very_large_contents_are_written_in_pieces(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "_WRITTEN_BYTES", 100_000)
+    given = [contents(size, size) for size in (3 * SHARED_BYTES + 17, 1, SHARED_BYTES)]
+    call = Call("f", tuple(a_buffer(f"x{nth}", "in", data) for nth, data in enumerate(given)), ())
+    for _ in range(2):
+        assert [bytes(item.given) for item in ends.ask(call).buffers] == given
+
+
 def test_poison_is_not_sent(ends: Ends) -> None:
     call = a_call(b"", LARGE)
     assert ends.ask(call).buffers[1] == call.buffers[1]
@@ -181,6 +193,7 @@ def frame(listed: object, **changed: object) -> bytes:
         "coverage": [],
         "launched": [],
         "births": [],
+        "unwritten": {},
     }
     text = json.dumps({"blobs": listed, "header": {**header, "timing": None, "spent": False, **changed}}).encode()
     return struct.pack("<Q", len(text)) + text
@@ -466,6 +479,12 @@ class HostDriver(Driver):
         ctypes.memmove(target, source, size)
 
     def do(self, name: str, *arguments: Any) -> None:
+        if name == "cuMemcpy2DUnaligned_v2":
+            strips = arguments[0]._obj
+            for nth in range(strips.Height):
+                source = strips.srcDevice + nth * strips.srcPitch
+                ctypes.memmove(strips.dstHost + nth * strips.dstPitch, source, strips.WidthInBytes)
+            return
         target, source, size = arguments
         if name == "cuMemsetD8_v2":
             ctypes.memset(target.value, source, size.value)
@@ -530,6 +549,71 @@ def test_poison_is_made_on_the_card(size: int) -> None:
     placed = placed_on(HostDriver(), a_buffer("y", "out", Poison(0x9D, size)))
     assert ctypes.string_at(placed.pointer, size) == b"\x9d" * size
     assert placed.collect() == [] and placed.contents == b"\x9d" * size
+
+
+ROWS = Rows(((0, 1), (3, 5), (6, 7)), {"y": 1})
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_rows_of_an_output_come_back_along_any_dimension(axis: int) -> None:
+    shape = tuple(7 if place == axis else size for place, size in enumerate((2, 3, 4)))
+    size = 4 * prod(shape)
+    given, rows = contents(size), Rows(ROWS.runs, {"y": axis})
+    buffer, driver = Buffer("y", "out", "f32", 4, shape, Poison(0xFF, size)), HostDriver()
+    placed = placed_on(driver, buffer)
+    ctypes.memmove(placed.pointer, given, size)
+    there = RowReader(driver).read(placed.pointer, buffer, rows)
+    whole = numpy.frombuffer(given, dtype=numpy.uint32).reshape(shape)
+    assert there == whole.take([0, 3, 4, 6], axis=axis).tobytes() and len(there) == rows.bytes_of(buffer)
+
+
+def test_rows_are_what_a_call_may_ask_for(ends: Ends) -> None:
+    """Of a call, and of each answer of a timing run; what an untimed call made comes back whole."""
+    large = Buffer("y", "out", "u8", 1, (3, 7, LARGE), Poison(0x9D, 21 * LARGE))
+    call = Call("f", (large,), (), rows=ROWS)
+    assert ends.ask(call) == call
+    outcome = Outcome({"y": contents(12 * LARGE)}, unwritten={"y": 5})
+    assert ends.answer(call, outcome) == outcome
+    request = TimingRequest("k", "copy", 1, 7, rows=(ROWS, replace(ROWS, runs=((2, 4),))))
+    call = Call("f", (large,), (), timing=request)
+    assert ends.ask(call) == call
+    answers = ((4, {"y": contents(12 * LARGE)}), (9, {"y": contents(6 * LARGE, 2)}))
+    again = ((5, {"y": contents(21 * LARGE)}, {"y": contents(21 * LARGE, 3)}),)
+    result = TimingResult(((1.0, 2.0),), answers=answers, again=again, unwritten=({"y": 0}, {"y": 1}))
+    assert ends.answer(call, Outcome(timing=result)).timing == result
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"answers": ((4, {"y": contents(21 * LARGE)}),)},  # all of it
+        {"answers": ((4, {"y": contents(11 * LARGE)}),)},
+        {"answers": ()},
+        {"unwritten": ()},
+        {"unwritten": ({},)},
+        {"unwritten": ({"z": 0},)},
+        {"unwritten": ({"y": -1},)},
+        {"unwritten": ({"y": "0"},)},
+        {"unwritten": ({"y": 0}, {"y": 0})},
+    ],
+)
+def test_other_rows_than_were_asked_for_are_no_answer(ends: Ends, lie: dict[str, Any]) -> None:
+    large = Buffer("y", "out", "u8", 1, (3, 7, LARGE), Poison(0x9D, 21 * LARGE))
+    call = Call("f", (large,), (), timing=TimingRequest("k", "copy", 1, 7, rows=(ROWS,)))
+    ends.ask(call)
+    right = {"answers": ((4, {"y": contents(12 * LARGE)}),), "unwritten": ({"y": 0},)}
+    with pytest.raises(FrameError):
+        ends.answer(call, Outcome(timing=TimingResult(((1.0, 2.0),), **{**right, **lie})))
+
+
+@pytest.mark.parametrize("lie", [{"outputs": {"y": contents(12)}}, {"unwritten": {}}, {"unwritten": {"y": True}}])
+def test_a_call_must_count_what_was_not_written_of_rows(ends: Ends, lie: dict[str, Any]) -> None:
+    call = Call("f", (Buffer("y", "out", "u8", 1, (7,), Poison(0x9D, 7)),), (), rows=replace(ROWS, axes={"y": 0}))
+    ends.ask(call)
+    with pytest.raises(FrameError):
+        ends.answer(call, Outcome(**{"outputs": {"y": contents(4)}, "unwritten": {"y": 0}, **lie}))
+    ends.ask(call)
+    assert ends.answer(call, Outcome({"y": contents(4)}, unwritten={"y": 7})).unwritten == {"y": 7}
 
 
 def test_a_finding_keeps_its_place(ends: Ends) -> None:

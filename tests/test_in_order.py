@@ -11,10 +11,14 @@ import pytest
 from patience import PATIENCE_S
 
 from grader import grade as pipeline
+from grader.compile.request import Request, Target
 from grader.compile.toolchain import Gpu
 from grader.content.catalog import Kata, load_catalog
+from grader.content.source_file import source_of
+from grader.content.spec import load_spec
 from grader.grade import Options, grades_at_a_time, in_order
-from grader.judge.recent import Recent
+from grader.judge.measure import Ahead
+from grader.judge.recent import OneAtATime, Recent
 from grader.system.in_order import InOrder
 from grader.verdict import Grade
 
@@ -104,3 +108,49 @@ def test_a_machine_of_little_memory_makes_one_at_a_time(monkeypatch: pytest.Monk
     monkeypatch.setattr(pipeline, "available_bytes", lambda: 3 << 30)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
     assert grades_at_a_time() == 1
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_what_is_wanted_last_is_worked_out_last(beside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a grade alone once nvcc is done; of several when one has no more to check: the others still have."""
+    kata = next(kata for kata in load_catalog(ROOT).katas.values() if kata.level == "hard" and kata.speed)
+    began, at = threading.Event(), pipeline._Progress()
+    monkeypatch.setattr(pipeline, "find_gpu", lambda: GPU)
+    monkeypatch.setattr(pipeline, "prepare_measure", lambda *_: began.set())
+    request = Request(kata, load_spec(kata), source_of(kata.solution_path), Target("gpu", "sm_90a"))
+    arguments = (request, Options(device="gpu", beside=beside), True, at, Ahead())
+    thread = threading.Thread(target=pipeline._prepare_timing, args=arguments)
+    thread.start()
+    assert not began.wait(0.2)
+    at.is_built.set()
+    assert began.wait(0.2 if beside else PATIENCE_S) is not beside
+    at.is_checked.set()
+    assert began.wait(PATIENCE_S)
+    thread.join(PATIENCE_S)
+
+
+def test_of_several_grades_one_works_a_case_out() -> None:
+    """The others wait for it, and those of other cases do not."""
+    at_work: OneAtATime[str] = OneAtATime()
+    inside, leave, seen = threading.Event(), threading.Event(), []
+
+    def first() -> None:
+        with at_work.of("a"), at_work.of("a"):  # a thread may come again
+            inside.set()
+            assert leave.wait(PATIENCE_S)
+            seen.append("first")
+
+    def second() -> None:
+        with at_work.of("a"):
+            seen.append("second")
+
+    threads = [threading.Thread(target=first), threading.Thread(target=second)]
+    threads[0].start()
+    assert inside.wait(PATIENCE_S)
+    threads[1].start()
+    with at_work.of("b"):
+        seen.append("other")
+    leave.set()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert seen == ["other", "first", "second"] and not at_work._at_work

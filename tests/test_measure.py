@@ -23,18 +23,19 @@ from grader.content.catalog import Kata, Speed, Threshold, load_catalog
 from grader.content.dtype import DTYPES
 from grader.content.source_file import Source, source_of
 from grader.content.spec import Accumulated, Exact, InputKind, Size, Sizes, Spec, Tensor, integers, load_spec, normal
-from grader.devices import Buffer, Call, Finding, Outcome, TimingRequest, TimingResult
-from grader.devices.contents import JUDGED, REPLACED, chosen, negated, number_of, replaced, rotation
+from grader.devices import Buffer, Call, Finding, Outcome, Rows, TimingRequest, TimingResult
+from grader.devices.contents import JUDGED, REPLACED, UNTIMED, chosen, negated, number_of, replaced, rotation
 from grader.devices.counters import Launch
 from grader.devices.gpu import timing as timing_module
-from grader.devices.gpu.ptx import DIFFER, NEGATE, REPLACE, SPIN, UNROLL, read_ptx
+from grader.devices.gpu.ptx import DIFFER, NEGATE, REPLACE, SPIN, UNROLL, UNWRITTEN, read_ptx
 from grader.devices.gpu.timing import Timing
 from grader.devices.sim import SimDevice
 from grader.grade import Options
 from grader.judge import measure as measure_module
 from grader.judge.case import Case, CaseKey
 from grader.judge.check import Explain, SearchBudget, judge
-from grader.judge.measure import LARGE, NOISE_PAIRS, RANKS, STAGES, fitted, measure, min_bytes_of
+from grader.judge.measure import LARGE, NOISE_PAIRS, RANKS, STAGES, Ahead, fitted, measure, min_bytes_of
+from grader.judge.measure import prepare as prepare_measure
 from grader.output import speeds
 from grader.output.grade_json import record
 from grader.output.verdict_text import explanation, launches, speed
@@ -91,6 +92,17 @@ def doubled(call: Call, number: int | None = None) -> bytes:
     return (2 * numpy.frombuffer(contents(call, number), dtype=numpy.float32)).tobytes()
 
 
+def coming_back(call: Call, rows: Rows | None, data: bytes) -> tuple[dict[str, bytes], dict[str, int]]:
+    """What comes back of an answer: outputs, and how many elements were not written where only rows do."""
+    if rows is None:
+        return {"y": data}, {}
+    buffer = call.buffers[-1]
+    whole = numpy.frombuffer(data, dtype=f"V{buffer.itemsize}").reshape(buffer.shape)
+    taken = numpy.concatenate([numpy.arange(first, last) for first, last in rows.runs])
+    sampled = whole.take(taken, axis=rows.axes[buffer.name]).tobytes()
+    return {"y": sampled}, {"y": measure_module._unwritten(data, DTYPES[buffer.dtype])}
+
+
 class Clock(Sandbox):
     """A card whose ratios are given, one after the other; the answers are right unless ``answers`` says otherwise."""
 
@@ -115,13 +127,18 @@ class Clock(Sandbox):
     def call(self, call: Call) -> Outcome:
         request = call.timing
         if request is None:  # the shape that is timed, untimed, on values that must come out exactly
-            return Outcome(outputs={"y": self.exact(call)})
+            outputs, unwritten = coming_back(call, call.rows, self.exact(call))
+            return Outcome(outputs=outputs, unwritten=unwritten)
         self.requests.append(request)
         times = tuple((self.ratios[i % len(self.ratios)], 1.0) for i in range(request.pairs))
-        given = [(10 + i, {"y": self.answers(call, 10 + i)}) for i in chosen(request.secret, request.pairs)]
+        judged = sorted(chosen(request.secret, request.pairs))
+        rows = request.rows or [None] * len(judged)
+        back = [coming_back(call, part, self.answers(call, i)) for i, part in zip(judged, rows, strict=True)]
+        given = [(i, outputs) for i, (outputs, _) in zip(judged, back, strict=True)]
         again = [(i, {"y": self.answers(call, i)}, {"y": self.again(call, i)}) for i in range(5)] if self.again else []
         noise = self.result.get("noise", QUIET) * 7  # type: ignore[operator]  # more than is ever asked for
         fields = {"answers": tuple(given), "again": tuple(again), **self.result, "noise": noise[: request.noise]}
+        fields["unwritten"] = tuple(unwritten for _, unwritten in back) if request.rows else ()
         return Outcome(timing=TimingResult(times=times, **fields))  # type: ignore[arg-type]
 
 
@@ -235,8 +252,9 @@ class Warming(Timing):
 
     def __init__(self, *, first: int, second: int, after: int) -> None:
         self._request = TimingRequest("double_f32", "copy", 8, secret=1, pairs=21, noise=NOISE_PAIRS)
-        self._random, self._inputs, self._outputs, self._answered, self._calls = Random(0), [], [], [], 0
-        self._answers, self._again, self._clocks, self._found, self._small = [], [], [], None, True
+        self._random, self._inputs, self._outputs, self._answered = Random(0), [], [], []
+        self._calls = self._untimed_calls = 0
+        self._answers, self._unwritten, self._again, self._clocks, self._found, self._small = [], [], [], [], None, True
         self._baseline = lambda: None
         self._driver = self._monitor = self._differ = self  # type: ignore[assignment]
         self.clocks, self.samples, self.after = (first, second), 0, after
@@ -283,6 +301,31 @@ def test_what_was_timed_before_the_card_was_warm_counts_for_nothing(
         21,
         NOISE_PAIRS,
     )
+
+
+class Recovering(Warming):
+    """One whose clock rises while what is timed has another ratio from then on, unless ``steady``."""
+
+    def __init__(self, *, steady: bool) -> None:
+        super().__init__(first=1560, second=1965, after=2 * NOISE_PAIRS + 20)
+        self.steady = steady
+
+    def _launcher_s(self, launch: object, judged: object) -> float:
+        super()._launcher_s(launch, judged)  # type: ignore[arg-type]
+        return 1.0 if self.steady or self.samples < self.after else 0.9
+
+
+@pytest.mark.parametrize(("steady", "samples"), [(True, ONCE), (False, 2 * ONCE)])
+def test_what_was_timed_while_the_card_became_faster_counts_for_nothing(
+    steady: bool, samples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the ratio changed with it: the second time both are what they were at the end of the first."""
+    monkeypatch.setattr(timing_module, "WARM_UP_S", 0.0)
+    timing = Recovering(steady=steady)
+    result = timing.run(lambda pointers: None)
+    assert timing.samples == samples
+    assert result.clocks_mhz == ((1560, 1965) if steady else (1965, 1965))
+    assert {launcher for _, launcher in result.times} == ({1.0} if steady else {0.9})
 
 
 def test_faster_than_the_card_can_be_is_no_pass() -> None:
@@ -356,15 +399,22 @@ def test_more_pairs_of_the_noise_check_do_not_hide_that_the_clock_changed() -> N
 # -- what was computed on what is timed
 
 
+def checked(sandbox: Sandbox, spec: Spec, monkeypatch: pytest.MonkeyPatch) -> Verdict:
+    """What a grade on a GPU makes of answers that are right."""
+    monkeypatch.setattr(pipeline, "check", lambda *_: Verdict(Kind.PASS, "right", cases=5, error_share=0.1))
+    monkeypatch.setattr(pipeline, "find_gpu", lambda: GPU)
+    request, options = Request(KATA, spec, Source(ROOT), Target("gpu", "sm_90a")), Options(device="gpu")
+    on = pipeline._Devices(sandbox)
+    return pipeline._checked(request, on, GpuTurn(), Ahead(), SearchBudget(), options, None)()
+
+
 @pytest.mark.parametrize(("timed_share", "said"), [(0.0, 0.1), (7.0, 7.0)])
 def test_a_grade_says_how_far_off_what_was_timed_is(
     timed_share: float, said: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "check", lambda *_: Verdict(Kind.PASS, "right", cases=5, error_share=0.1))
     slow = Verdict(Kind.WRONG_ANSWER if timed_share else Kind.PASS, "measured", error_share=timed_share)
-    monkeypatch.setattr(pipeline, "_measured", lambda *_: lambda: slow)
-    request = Request(KATA, SPEC, Source(ROOT), Target("gpu", "sm_90a"))
-    verdict = pipeline._checked(request, Clock([1.0]), GpuTurn(), SearchBudget(), Options(device="gpu"), None)()
+    monkeypatch.setattr(pipeline, "_measured", lambda *_, **__: lambda: slow)
+    verdict = checked(Clock([1.0]), SPEC, monkeypatch)
     assert (verdict.kind, verdict.cases, verdict.error_share) == (slow.kind, 5, said)
 
 
@@ -416,6 +466,78 @@ def test_values_that_must_come_out_exactly_are_tried_on_the_timed_shape() -> Non
     sandbox = Clock([1.0], exact=lambda call: bytes(4 * N))
     assert timed(sandbox, spec=spec).kind is Kind.WRONG_ANSWER
     assert not sandbox.requests, "there is nothing to time"
+
+
+def test_a_grade_looks_at_exact_answers_on_the_timed_shape_before_it_has_the_gpu_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = replace(SPEC, values=(*SPEC.values, InputKind("whole", integers(1, 4), exact=True)))
+    asked = []
+    monkeypatch.setattr(pipeline, "_measured", lambda *_, exact, **__: asked.append(exact) or (lambda: PASS))
+    assert checked(Clock([1.0]), spec, monkeypatch).passed and asked == [False]
+    verdict = checked(Clock([1.0], exact=lambda call: bytes(4 * N)), spec, monkeypatch)
+    assert verdict.kind is Kind.WRONG_ANSWER and "timed" in verdict.summary and verdict.cases == 5
+    assert asked == [False], "nothing is timed"
+
+
+PASS = Verdict(Kind.PASS, "measured")
+
+
+def test_a_large_exact_answer_comes_back_in_rows() -> None:
+    spec = replace(SPEC, values=(*SPEC.values, InputKind("whole", integers(1, 4), exact=True)))
+    large = kata(shapes=({"n": 2 * LARGE},))
+    assert timed(Clock([1.0]), large, spec).passed
+
+    def with_a_gap(call: Call) -> bytes:
+        return doubled(call)[:-4] + b"\xff" * 4
+
+    verdict = timed(Clock([1.0], exact=with_a_gap), large, spec)
+    assert verdict.kind is Kind.WRONG_ANSWER and has(verdict.summary, "1", "never written", "timed")
+
+
+@pytest.mark.parametrize("count", [N, 2 * LARGE])
+def test_answers_to_judged_calls_are_worked_out_ahead(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them before anything is timed, and none twice; a second timing run has other contents."""
+    large, ahead = kata(50, shapes=({"n": count},), also_compare=("read",)), Ahead()
+    worked_out: list[int] = []
+    before = Case.in_call
+    monkeypatch.setattr(
+        Case, "in_call", lambda case, secret, call: worked_out.append(call) or before(case, secret, call)
+    )
+    prepare_measure(large, SPEC, GPU, None, ahead, lambda: True)
+    assert len(worked_out) == 2 * JUDGED
+    sandbox = Clock([0.9])
+    settle = measure(large, SPEC, sandbox, gpu=GPU, ahead=ahead)
+    assert settle().passed and len(worked_out) == 2 * JUDGED
+    assert [request.baseline for request in sandbox.requests] == ["copy", "read"]
+    assert measure(large, SPEC, sandbox, gpu=GPU, ahead=ahead)().passed and len(worked_out) == 4 * JUDGED
+    assert len({request.secret for request in sandbox.requests}) == 4
+
+
+def test_nothing_is_worked_out_for_a_grade_that_is_over() -> None:
+    ahead = Ahead()
+    prepare_measure(kata(50), SPEC, GPU, None, ahead, lambda: False)
+    assert not ahead._answers._values
+
+
+def test_what_is_wrong_is_found_although_the_answer_was_known_ahead() -> None:
+    ahead = Ahead()
+    prepare_measure(kata(50), SPEC, GPU, None, ahead, lambda: True)
+    sandbox = Clock([0.9], answers=lambda call, number: doubled(call, number + 1))
+    assert measure(kata(50), SPEC, sandbox, gpu=GPU, ahead=ahead)().kind is Kind.WRONG_ANSWER
+
+
+def test_timed_calls_are_numbered_from_0_and_untimed_ones_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the parent knows what the judged calls get before any is made."""
+    monkeypatch.setattr(timing_module, "WARM_UP_S", 0.0)
+    numbers: list[int] = []
+    timing = Warming(first=1980, second=1700, after=30)
+    monkeypatch.setattr(timing, "_contents", lambda call: numbers.append(call) or ([], []))
+    result = timing.run(lambda pointers: None)
+    untimed, timed_numbers = numbers[: timing_module.WARM_UP_CALLS], numbers[timing_module.WARM_UP_CALLS :]
+    assert untimed == [UNTIMED + nth for nth in range(timing_module.WARM_UP_CALLS)]
+    assert timed_numbers == [*range(42)], "the card was cold: 21 more"
+    assert {number for number, _ in result.answers} == {21 + nth for nth in chosen(1, 21)}
 
 
 def test_what_a_timed_call_did_besides_is_a_verdict() -> None:
@@ -619,6 +741,14 @@ KATA_EXPORT void change_signs(
     const auto begin = reinterpret_cast<unsigned long long>(y);
     negate<<<3, 64, 0, stream>>>(begin + first * itemsize, begin + last * itemsize, itemsize);
 }
+extern "C" __global__ void unwritten(
+    unsigned long long, unsigned long long, unsigned long long, unsigned long long, unsigned long long) {}
+KATA_EXPORT void count(
+    const unsigned char* given, unsigned long long* count, int units, int unit, int poison, cudaStream_t stream) {
+    using Address = unsigned long long;
+    cudaMemsetAsync(count, 0, 8, stream);
+    unwritten<<<3, 64, 0, stream>>>(Address(given), units, unit, poison, Address(count));
+}
 extern "C" __global__ void replace(
     unsigned long long, unsigned long long, unsigned long long, unsigned long long, unsigned long long,
     unsigned long long) {}
@@ -636,7 +766,7 @@ def with_kernels(folder: Path) -> SimDevice:
     """The kernels of timing on the simulator: their PTX in place of what nvcc makes of empty ones."""
     source, ptx = folder / "kernels.cu", folder / "kernels.ptx"
     source.write_text(HOST)
-    ptx.write_text(REPLACE + NEGATE.partition(".address_size 64")[2])
+    ptx.write_text("".join([REPLACE, *(text.partition(".address_size 64")[2] for text in (NEGATE, UNWRITTEN))]))
     return open_device(source, ptx=ptx)
 
 
@@ -652,6 +782,23 @@ def test_the_card_negates_what_the_cpu_negates(tmp_path: Path, itemsize: int) ->
         there = Buffer("y", "out", "u8", 1, (data.nbytes,), bytes([POISON]) * data.nbytes)
         outcome = run(device, "change_signs", given, there, data.nbytes, first, last, itemsize)
         assert not outcome.findings and bytes(outcome.outputs["y"]) == expected.tobytes()
+
+
+@pytest.mark.parametrize("name", ["f16", "f32", "f64", "fp8_e4m3", "u8", "i32"])
+def test_the_card_counts_what_the_cpu_counts_as_never_written(tmp_path: Path, name: str) -> None:
+    device, dtype = with_kernels(tmp_path), DTYPES[name]
+    unit = dtype.unwritten_run * dtype.itemsize
+    for elements, gaps in ((3, 0), (1000, 1), (1003, 400), (64, 64)):
+        data = bytearray(Random(elements).choices(range(0x90), k=elements * dtype.itemsize))
+        for place in Random(gaps).sample(range(elements), gaps):
+            data[place * dtype.itemsize : (place + 1) * dtype.itemsize] = bytes([dtype.poison]) * dtype.itemsize
+        given = Buffer("given", "in", "u8", 1, (len(data),), bytes(data))
+        there = Buffer("count", "out", "i64", 8, (1,), bytes([POISON]) * 8)
+        outcome = run(device, "count", given, there, len(data) // unit, unit, dtype.poison)
+        assert not outcome.findings
+        units = int.from_bytes(outcome.outputs["count"], "little")
+        assert dtype.unwritten_run * units == measure_module._unwritten(data, dtype)
+        assert dtype.unwritten_run > 1 or units == gaps
 
 
 @pytest.mark.parametrize("elements", [0, 1, 2, 5, 1000])
@@ -712,7 +859,9 @@ def test_a_file_that_remembers_answers_works_in_every_timed_call(
 
 
 @pytest.mark.parametrize(
-    "text", [read_ptx(), SPIN, DIFFER, REPLACE, NEGATE], ids=["read", "spin", "differ", "replace", "negate"]
+    "text",
+    [read_ptx(), SPIN, DIFFER, REPLACE, NEGATE, UNWRITTEN],
+    ids=["read", "spin", "differ", "replace", "negate", "unwritten"],
 )
 def test_the_kernels_of_timing_are_ptx(tmp_path: Path, text: str) -> None:
     """A driver would compile them as ptxas does: loads of 16 bytes all in flight, no local memory."""

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,11 +22,11 @@ from grader.compile.toolchain import find_toolchain
 from grader.content.catalog import load_catalog
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
-from grader.devices import Call, Finding, Limits
+from grader.devices import Call, Finding, Limits, Outcome, TimingRequest
 from grader.devices.sim import engine_library
-from grader.grade import Options, grade
+from grader.grade import Options, _uses_torch, grade
 from grader.judge.case import Case, CaseKey
-from grader.sandbox import parent
+from grader.sandbox import parent, torch_ahead
 from grader.sandbox.parent import Program, Sandbox, SandboxError
 from grader.storage import cache
 from grader.system.processes import can_run, processor_s
@@ -250,6 +251,118 @@ def test_torch_is_imported_once_for_all_sandboxes_that_need_it(
         assert log.read_text().split() == [str(parent._TORCH.template().pid)]
     finally:
         parent._TORCH.close()
+
+
+class Leaves(Sandbox):
+    """Its child is gone once it is let."""
+
+    def __init__(self) -> None:
+        super().__init__("gpu")
+        self.let = threading.Event()
+
+    def close(self) -> None:
+        assert self.let.wait(PATIENCE_S)
+
+
+class Answers:
+    """A child that answers every call, and lets another go meanwhile, or afterwards."""
+
+    took_s = 0.0
+
+    def __init__(self, let: threading.Event, delay_s: float) -> None:
+        self.let, self.delay_s = let, delay_s
+
+    def ask(self, call: Call, before_s: float) -> tuple[Outcome, bool]:
+        if call.timing is not None:
+            threading.Timer(self.delay_s, self.let.set).start()
+        return Outcome(), False
+
+    def printed(self) -> str:
+        return ""
+
+
+@pytest.mark.parametrize(("delay_s", "told"), [(0.0, True), (1.0, False)])
+def test_a_timing_run_tells_nothing_while_another_child_is_still_there(
+    delay_s: float, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, box = Leaves(), Sandbox("gpu")
+    monkeypatch.setattr(parent, "WARM_UP_S", 0.9 if not told else PATIENCE_S)
+    monkeypatch.setattr(box, "start", lambda: Answers(other.let, delay_s))
+    box.replace(other)
+    timing = Call("k", (), (), timing=TimingRequest("k", "copy", 1, 7))
+    assert not box.call(Call("k", (), ())).findings, "an untimed call does not mind"
+    findings = box.call(timing).findings
+    assert [item.kind for item in findings] == ([] if told else ["inconclusive"])
+    assert other.let.is_set() and not box.call(timing).findings, "it is gone by now"
+
+
+def test_a_torch_that_cannot_be_imported_without_some_parts_is_imported_whole(
+    built: tuple[Build, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the same process, which begins again: whoever waits for its children still does."""
+    made, engine = built
+    log = tmp_path / "imports"
+    (tmp_path / "torch.py").write_text(
+        f"import os, sys\nlean = any('lean_torch' in type(each).__module__ for each in sys.meta_path)\n"
+        f"with open({str(log)!r}, 'a') as log:\n    print(os.getpid(), lean, file=log)\n"
+        "if lean:\n    raise ImportError('a part is missing')"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(parent, "_TORCH", parent._Torch())
+    parent.prestart_torch()
+    try:
+        with Sandbox("sim", torch=True) as box:
+            box.load(Program("sim", "sm_90a", made.library, made.ptx, made.source, engine))
+            assert box.call(a_call()).outputs
+        pid = parent._TORCH.template().pid
+        assert log.read_text().split() == [str(pid), "True", str(pid), "False"]
+    finally:
+        parent._TORCH.close()
+
+
+def test_a_command_starts_the_import_of_torch_for_its_grade(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(parent, "_TORCH", parent._Torch())
+    monkeypatch.setattr(torch_ahead, "_GPUS", (str(tmp_path),))
+    try:
+        torch_ahead.begin(["grade", "sgemm_naive_f32"])
+        assert torch_ahead._begun is not None
+        pid = torch_ahead._begun[1].pid
+        parent.prestart_torch()
+        assert parent._TORCH.template().pid == pid and torch_ahead.take() is None
+    finally:
+        parent._TORCH.close()
+    torch_ahead.begin(["grade", "sgemm_naive_f32"])
+    process = torch_ahead._begun[1]
+    torch_ahead._end()
+    assert process.returncode == -signal.SIGKILL, "nobody wanted it"
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("grade sgemm_naive_f32", True),
+        ("grade sgemm_naive_f32 --file mine.cu --device gpu", True),
+        ("bench flash_attn_mma_stages_split_q", True),
+        ("grade sgemm_naive_f32 --device sim", False),
+        ("grade sgemm_naive_f32 --no-speed", False),
+        ("show sgemm_naive_f32", False),
+        ("grade softmax_f32x4", False),  # beside a copy
+        ("grade relu_f32", False),
+        ("grade nothing_of_this_name", False),
+        ("grade", False),
+    ],
+)
+def test_torch_is_for_katas_that_are_timed_beside_it(words: str, wanted: bool) -> None:
+    assert torch_ahead.wanted(words.split()) == wanted
+
+
+def test_what_wants_torch_is_what_a_grade_says() -> None:
+    """Of every kata, from the text of the catalogue as from its meaning."""
+    for kata in load_catalog(Path(__file__).parents[1]).katas.values():
+        request = Request(kata, load_spec(kata), source_of(kata.solution_path), Target("gpu", "sm_90a"))
+        assert torch_ahead.wanted(["grade", kata.name]) == _uses_torch(request, Options(device="gpu")), kata.name
 
 
 def test_without_the_process_that_has_torch_children_are_spawned(

@@ -31,6 +31,14 @@ class Dtype:
     def is_float(self) -> bool:
         return self.roundoff > 0.0
 
+    @property
+    def unwritten_run(self) -> int:
+        """How many elements side by side must hold poison, and nothing else, to count as never written.
+
+        Whole numbers of one byte take all values, poison among them.
+        """
+        return 1 if self.is_float or self.itemsize > 1 else 8
+
 
 DTYPES: dict[str, Dtype] = {
     dtype.name: dtype

@@ -33,6 +33,19 @@ def side_by_side(function: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -
         return list(pool.map(of, parts))
 
 
+def tiled(period: ndarray, count: int) -> ndarray:
+    """The values of one dimension again and again, ``count`` in all."""
+    import numpy
+
+    out = numpy.empty(count, period.dtype)
+
+    def fill(first: int) -> None:
+        out[first : first + period.size] = period[: count - first]
+
+    side_by_side(fill, [(first,) for first in range(0, count, period.size)])
+    return out
+
+
 def softmax(x: ndarray, axis: int = -1) -> ndarray:
     """exp(x) over its sum along the axis; the maximum is subtracted first. Where all are -inf the answer is nan."""
     import numpy

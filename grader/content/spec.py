@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from grader.content.catalog import Kata
 from grader.content.dtype import DTYPES, Dtype
+from grader.content.formulas import tiled
 from grader.fault import Fault
 
 if TYPE_CHECKING:
@@ -55,14 +56,10 @@ class Rng:
 
     def repeated(self, shape: Sequence[int], draw: Callable[[int], ndarray]) -> ndarray:
         """What ``draw(count)`` gives, up to PERIOD elements of it; a longer array repeats them, which saves seconds."""
-        import numpy
-
         count = prod(shape)
         drawn = draw(min(count, PERIOD))
         if count > PERIOD:
-            values, drawn = drawn, numpy.empty(count, drawn.dtype)
-            for first in range(0, count, PERIOD):
-                drawn[first : first + PERIOD] = values[: count - first]
+            drawn = tiled(drawn, count)
         return drawn.reshape(tuple(shape))
 
 

@@ -88,6 +88,26 @@ class Scalar:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Some rows of large outputs: only these come back, and of each output how many elements were never written.
+
+    ``runs`` are rows from one up to another, in order. ``axes`` has for each output, by its name, the dimension that
+    counts them.
+    """
+
+    runs: tuple[tuple[int, int], ...]
+    axes: Mapping[str, int]
+
+    @property
+    def count(self) -> int:
+        return sum(last - first for first, last in self.runs)
+
+    def bytes_of(self, buffer: Buffer) -> int:
+        """How many bytes these rows of an output have."""
+        return len(buffer.data) // buffer.shape[self.axes[buffer.name]] * self.count
+
+
+@dataclass(frozen=True)
 class TimingRequest:
     """Time the launcher instead of calling it once: ``pairs`` of samples, baseline and launcher in turn. Needs a GPU.
 
@@ -95,7 +115,8 @@ class TimingRequest:
     baselines that ``spec``, a family's spec file, has for ``kata``. Every call gets contents of its own, which
     ``secret`` and the number of the call say: see grader/devices/contents.py. ``replaced`` names the inputs that also
     get other values, ``negated`` those that get other signs. ``noise`` is the number of pairs of the noise check, in
-    which the baseline is timed beside itself.
+    which the baseline is timed beside itself. ``rows`` are those that come back of each answer that is judged, where
+    outputs are large; empty: all of them.
     """
 
     kata: str
@@ -107,7 +128,10 @@ class TimingRequest:
     pairs: int = 21
     noise: int = 0
     spec: str | None = None
+    rows: tuple[Rows, ...] = ()
 
+
+WARM_UP_S = 0.3  # of a timing run, before anything that counts: by then the GPU must be its own
 
 INSTRUCTIONS = 200_000_000  # warp instructions: 4 to 25 s of one processor
 
@@ -161,6 +185,7 @@ class Call:
     card: Card | None = None  # of the simulator; None: the full one
     ptx: str = ""  # a file with other code for the kernels, on the simulator; it stays loaded until a call has another
     timing: TimingRequest | None = None  # time the launcher against a baseline instead, on a GPU
+    rows: Rows | None = None  # what comes back of the outputs, on a GPU; None: all of them
 
 
 @dataclass(frozen=True)
@@ -192,8 +217,9 @@ class Finding:
 class TimingResult:
     """``times`` are pairs of (baseline, launcher) in seconds; ``noise`` the pairs of the noise check.
 
-    ``answers`` are outputs of timed calls with the number of the call, a few that chance picked. ``again`` has a timed
-    call's number and outputs and what an untimed call made of the same contents, where the bits are not the same.
+    ``answers`` are outputs of timed calls with the number of the call, a few that chance picked; of each, ``unwritten``
+    has what Outcome has, where only some rows were asked for. ``again`` has a timed call's number and outputs and what
+    an untimed call made of the same contents, where the bits are not the same.
     ``finding`` says what else went wrong, in any call.
     ``clocks_mhz`` is the SM clock in the first and in the last quarter of the run. ``card`` has the facts that peaks
     are worked out from: sms, clock_khz, memory_clock_khz, memory_bus_bits, l2_bytes.
@@ -207,6 +233,7 @@ class TimingResult:
     clocks_mhz: tuple[int, int] = (0, 0)
     other_processes: int = 0
     card: Mapping[str, int] = field(default_factory=dict)
+    unwritten: tuple[Mapping[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -219,7 +246,8 @@ class Outcome:
     ``order`` is where a kernel used an atomic that gives another result in another order of threads, on the simulator.
     After a timing run there is ``timing`` and no outputs. ``asked_card`` says that the launcher asked the simulator, in
     this call or before it in the same process, what card it is on: it may have kept the answer. ``births`` are in the
-    order of time, blocks one after the other.
+    order of time, blocks one after the other. ``unwritten`` says of each output, where only some rows of it were asked
+    for, how many elements in all still hold the poison.
     """
 
     outputs: Outputs = field(default_factory=dict)
@@ -233,6 +261,7 @@ class Outcome:
     coverage: tuple[KernelCoverage, ...] = ()
     launched: tuple[Launched, ...] = ()
     births: tuple[Birth, ...] = ()
+    unwritten: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def executed(self) -> int:

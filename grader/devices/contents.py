@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ROTATION_BYTES, ROTATIONS = 256, 4096  # an input is rotated by a multiple of so many bytes, and by less than so many
 REPLACED = 256  # values of an input, one in each of as many parts of it
 JUDGED = 3  # timed answers of a timing run that are compared with the reference
+UNTIMED = 1 << 32  # the number of the first call of a timing run that is not timed; timed calls count from 0
 DIFFERENT = 3  # large timed answers that come back because an untimed call gave other bits
 
 _WORD = (1 << 64) - 1

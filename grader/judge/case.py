@@ -19,7 +19,7 @@ from grader.content.spec import Exact, InputKind, Rng, Rounded, Sizes, Spec, Ten
 from grader.devices import Buffer, Call, Card, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation
 from grader.judge.encoding import decode, encode, has_negative, stored
-from grader.judge.recent import Recent
+from grader.judge.recent import OneAtATime, Recent
 from grader.system.processes import available_bytes
 from grader.system.stages import stage
 from grader.verdict import format_sizes
@@ -134,6 +134,7 @@ class _Worked:
 
 # Other files of a family meet the same cases.
 _KEPT: Recent[Key, _Worked] = Recent(KEPT_BYTES, lambda worked: worked.bytes)
+_AT_WORK: OneAtATime[Key] = OneAtATime()  # of several grades one works a case out, and the others wait
 
 
 @functools.cache
@@ -167,8 +168,9 @@ class Case:
         """Each input in the storage of its dtype, contiguous."""
         if self._given is not None:
             return self._given
-        known = self._known()
-        return self._drawn() if known is None else known.inputs
+        with _AT_WORK.of(self.key):
+            known = self._known()
+            return self._drawn() if known is None else known.inputs
 
     def _known(self) -> _Worked | None:
         return _KEPT.get(self.key) or _kept_large()[0].get(self.key)
@@ -207,14 +209,15 @@ class Case:
     def expected(self) -> tuple[Expected, ...]:
         if self._given is not None:
             return self._worked_out()
-        known = self._known()
-        if known is None:
-            known = _Worked(self.spec, self.inputs, self._worked_out())
-            large, most = _kept_large()
-            if known.bytes <= KEPT_EACH_BYTES:
-                _KEPT.keep(self.key, known)
-            elif known.bytes <= most:
-                large.keep(self.key, known)
+        with _AT_WORK.of(self.key):
+            known = self._known()
+            if known is None:
+                known = _Worked(self.spec, self.inputs, self._worked_out())
+                large, most = _kept_large()
+                if known.bytes <= KEPT_EACH_BYTES:
+                    _KEPT.keep(self.key, known)
+                elif known.bytes <= most:
+                    large.keep(self.key, known)
         return known.expected
 
     @stage("references")

@@ -7,8 +7,12 @@ free for others.
 
 from __future__ import annotations
 
+import functools
+import os
 import secrets
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -19,10 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 from grader.compile.toolchain import Gpu
 from grader.content.catalog import Kata, Threshold
+from grader.content.dtype import Dtype
 from grader.content.formulas import side_by_side
 from grader.content.spec import Spec
-from grader.devices import Contents, Limits, Outcome, Outputs, TimingRequest, TimingResult
-from grader.devices.contents import DIFFERENT, JUDGED
+from grader.devices import Contents, Limits, Outcome, Outputs, Rows, TimingRequest, TimingResult
+from grader.devices.contents import DIFFERENT, JUDGED, chosen
+from grader.devices.drift import drifted, ends
 from grader.judge.case import Case, CaseKey, Expected, Key
 from grader.judge.check import Explain, from_finding, judge, other_bits, verdict_at
 from grader.judge.encoding import decode, stored
@@ -50,9 +56,6 @@ NOISE_PAIRS = NOISE_CHECKS[0]
 SLACK = 0.99  # of the threshold is enough for a pass: the interval's own width must not decide
 FLOOR_POINTS = 10  # a single shape may be so many percent below the threshold
 QUIET, STEADY = 0.02, 0.05  # the noise check's median off 1, its interval's width
-# Power limits a card's clock in every run of large products. That voids a run where the clock changes by more than
-# CLOCK and the ratio, from the first third of the pairs to the last, by more than SHIFT.
-CLOCK, SHIFT = 0.10, 0.03
 
 # Answers larger than this are judged by samples: so many runs of rows, each in a band of its own.
 LARGE, BANDS, RUN_ELEMENTS = 1 << 20, 128, 4096
@@ -66,6 +69,7 @@ class _Track:
     sizes: Mapping[str, int]
     baseline: str
     graded: bool
+    ahead: Ahead
     explain: Explain | None = None
     times: list[tuple[float, float]] = field(default_factory=list)
     noise: tuple[tuple[float, float], ...] = ()
@@ -92,37 +96,102 @@ def measure(
     pairs: int | None = None,
     tell: Callable[[str], None] = print,
     explain: Explain | None = None,
+    ahead: Ahead | None = None,
+    exact: bool = True,
 ) -> Callable[[], Verdict]:
     """Times at once. What it returns judges the answers of the last timed calls, for which no GPU is needed, and gives
     a pass with a measurement of each shape of the kata's ``speed``, too slow, inconclusive, or what went wrong.
 
     As many pairs as the threshold of this card's architecture needs; ``pairs`` of them where that is given.
-    Whatever does not decide is tried once more in a fresh process. ``explain`` is as in check.
+    Whatever does not decide is tried once more in a fresh process. ``explain`` is as in check. ``ahead`` is what
+    ``prepare`` makes. ``exact``: first ask what ``inexact`` asks.
     """
-    verdict, tracks = _measured(kata, spec, sandbox, gpu, pairs, explain)
+    if exact and (bad := inexact(kata, spec, sandbox, gpu)):
+        return partial(_settled, bad)
+    ahead = ahead or Ahead()
+    verdict, tracks = _measured(kata, spec, sandbox, gpu, pairs, explain, ahead)
     if verdict.kind is Kind.INCONCLUSIVE and (bad := _first_wrong(tracks)) is None:
         tell(f"{kata.name}: {verdict.summary}; trying once more")
         sandbox.close()
-        verdict, tracks = _measured(kata, spec, sandbox, gpu, pairs, explain)
+        verdict, tracks = _measured(kata, spec, sandbox, gpu, pairs, explain, Ahead())
     elif verdict.kind is Kind.INCONCLUSIVE and bad is not None:
         verdict = bad
     return lambda: _first_wrong(tracks) or verdict
+
+
+def _settled(verdict: Verdict) -> Verdict:
+    return verdict
 
 
 def _first_wrong(tracks: Sequence[_Track]) -> Verdict | None:
     return next((bad for track in tracks if (bad := track.judge())), None)
 
 
-def prepare(kata: Kata, spec: Spec, gpu: Gpu) -> None:
-    """Draw the contents that ``measure`` will want, and work out its first answers: for a thread that nvcc leaves room.
+class Ahead:
+    """What a grade can know of its timing runs before they begin: the secret of the first on each shape, beside each
+    baseline, and the right answers to the calls of it that will be judged. For one grade: secrets are used once."""
+
+    def __init__(self) -> None:
+        self._secrets: dict[tuple[Any, ...], int] = {}
+        self._answers: Recent[tuple[Any, ...], tuple[Expected, ...]] = Recent(MOST_AHEAD)
+        self._lock = threading.Lock()
+
+    def secret(self, sizes: Mapping[str, int], baseline: str, *, used: bool) -> int:
+        """The same until it is ``used``."""
+        key = (tuple(sizes.items()), baseline)
+        with self._lock:
+            found = self._secrets.setdefault(key, secrets.randbits(63))
+            if used:
+                del self._secrets[key]
+        return found
+
+    def answer(self, case: Case, secret: int, call: int, rows: ndarray | None) -> tuple[Expected, ...]:
+        """The answer to what a call gets, in these rows. Who comes while it is worked out waits."""
+        return self._answers.get_or_make((case.shape, secret, call), lambda: _in_rows(case.in_call(secret, call), rows))
+
+
+def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, go_on: Callable[[], bool]) -> None:
+    """Draw the contents that ``measure`` will want, and work out its first answers, as long as it should go on: for a
+    thread that nvcc and the checks leave room. Several answers are worked out at once, as far as memory allows.
 
     Where ``measure`` comes first, it waits.
     """
     assert kata.speed is not None
+    shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
+    runs = [(sizes, kata.speed.baseline, pairs or STAGES[0]) for sizes in shapes]
+    runs += [(sizes, name, NOISE_PAIRS) for name, sizes in product(kata.speed.also_compare, shapes)]
+
+    def work_out(case: Case, secret: int, nth: int, call: int) -> None:
+        with _AHEAD_AT_ONCE:
+            if go_on():
+                ahead.answer(case, secret, call, _rows_of_judged(case, secret, nth))
+
+    at_once = min(_fits(spec, sizes) for sizes in shapes)
+    with ThreadPoolExecutor(min(at_once, JUDGED * len(runs))) as pool:
+        for sizes, baseline, count in runs:
+            if not go_on():
+                return
+            case = _case(kata, spec, sizes, spec.values[0].name)
+            assert case.negated is not None  # worked out once, before several threads ask
+            secret = ahead.secret(sizes, baseline, used=False)
+            for nth, call in enumerate(sorted(chosen(secret, count))):
+                pool.submit(work_out, case, secret, nth, call)
+
+
+def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
+    """How many answers to contents of these sizes memory and processors allow to be worked out at once; at least 1."""
+    tensors = (*spec.inputs, *spec.outputs)
+    elements = sum(prod(tensor.extent(sizes)) for tensor in tensors)
+    fit = available_bytes() // 2 // (ANSWER_ELEMENT_BYTES * max(1, elements))
+    return max(1, min(len(os.sched_getaffinity(0)) // 2, fit))
+
+
+def prepare_exact(kata: Kata, spec: Spec, gpu: Gpu, go_on: Callable[[], bool]) -> None:
+    """The same of the answers that ``inexact`` will want."""
+    assert kata.speed is not None
     for sizes in (fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes):
-        if case := _exact_case(kata, spec, sizes):
+        if go_on() and (case := _exact_case(kata, spec, sizes)):
             _expected_of(case, WHOLE, _rows(case, WHOLE))
-        _case(kata, spec, sizes, spec.values[0].name)
 
 
 def threshold_of(kata: Kata, gpu: Gpu) -> Threshold | None:
@@ -131,12 +200,12 @@ def threshold_of(kata: Kata, gpu: Gpu) -> Threshold | None:
 
 
 def _measured(
-    kata: Kata, spec: Spec, sandbox: Sandbox, gpu: Gpu, pairs: int | None, explain: Explain | None
+    kata: Kata, spec: Spec, sandbox: Sandbox, gpu: Gpu, pairs: int | None, explain: Explain | None, ahead: Ahead
 ) -> tuple[Verdict, list[_Track]]:
     """The verdict if all answers are right, and what was timed, with answers that are not judged yet."""
     assert kata.speed is not None
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
-    tracks = [_Track(sizes, kata.speed.baseline, True, explain) for sizes in shapes]
+    tracks = [_Track(sizes, kata.speed.baseline, True, ahead, explain) for sizes in shapes]
     threshold = threshold_of(kata, gpu)
     verdict = Verdict(Kind.PASS, "measured")
     for count in STAGES if pairs is None and threshold is not None else (pairs or STAGES[0],):
@@ -149,7 +218,7 @@ def _measured(
             break
     shown = []
     for name, sizes in product(kata.speed.also_compare, shapes):
-        tracks.append(track := _Track(sizes, name, False))
+        tracks.append(track := _Track(sizes, name, False, ahead))
         bad = _time(kata, spec, sandbox, track, NOISE_PAIRS)
         if bad is None:
             shown.append(_measurement(kata, spec, track, gpu))
@@ -186,8 +255,6 @@ def _decided(measurements: Sequence[Measurement], threshold: Threshold | None) -
 
 def _time(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, pairs: int) -> Verdict | None:
     """Time until ``track`` has ``pairs`` pairs. Returns what went wrong, if anything did."""
-    if track.graded and not track.times and (bad := _inexact(kata, spec, sandbox, track.sizes)):
-        return bad
     noise = 0 if track.noise else NOISE_PAIRS
     bad = _request(kata, spec, sandbox, track, pairs=pairs - len(track.times), noise=noise)
     for count in NOISE_CHECKS[1:]:
@@ -203,16 +270,19 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
     if bad := track.judge():  # answers are large: never are those of two timing runs kept
         return bad
     case = _case(kata, spec, track.sizes, spec.values[0].name)
+    secret = track.ahead.secret(track.sizes, track.baseline, used=True)
+    rows = [_rows_of_judged(case, secret, nth) for nth in range(len(chosen(secret, pairs)))]
     request = TimingRequest(
         kata=kata.name,
         baseline=track.baseline,
         bytes_moved=min_bytes_of(kata, spec, track.sizes),
-        secret=secrets.randbits(63),
+        secret=secret,
         replaced=case.replaced,
         negated=case.negated,
         pairs=pairs,
         noise=noise,
         spec=str(kata.spec_path) if track.baseline in spec.baselines else None,
+        rows=tuple(_coming_back(case, each) for each in rows if each is not None),
     )
     track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), timing=request))
     if track.outcome.findings:
@@ -220,27 +290,33 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
     result = track.result
     if result.finding is not None:
         return _while_timed(from_finding(case, result.finding), sandbox.printed)
-    track.answers = partial(_wrong_while_timed, case, request, result, track.explain, sandbox.printed)
+    track.answers = partial(_wrong_while_timed, case, request, result, track, sandbox.printed)
     track.times += result.times
     track.noise += result.noise
     disturbance = _disturbance(result)
     return Verdict(Kind.INCONCLUSIVE, disturbance) if disturbance else None
 
 
-def _inexact(kata: Kata, spec: Spec, sandbox: Sandbox, sizes: Mapping[str, int]) -> Verdict | None:
-    """What is wrong with the answer on the last kind of values that must come out exactly, where there is one.
+def inexact(kata: Kata, spec: Spec, sandbox: Sandbox, gpu: Gpu) -> Verdict | None:
+    """What is wrong with the answers, on the shapes that are timed, to the last kind of values that must come out
+    exactly, where there is one.
 
     Timed calls get normal draws, and a long sum of these is right within what rounding may do to it: a few products
     left out, or operands of too few bits, would hide there.
     """
-    case = _exact_case(kata, spec, sizes)
-    if case is None:
-        return None
-    outcome = sandbox.call(case.call(nth=0, limits=LIMITS))
-    if outcome.findings:
-        return _while_timed(from_finding(case, outcome.findings[0]), sandbox.printed)
-    verdict = _answer(case, WHOLE, outcome.outputs)
-    return None if verdict.passed else _while_timed(verdict, sandbox.printed)
+    assert kata.speed is not None
+    for sizes in (fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes):
+        if (case := _exact_case(kata, spec, sizes)) is None:
+            return None
+        rows = _rows(case, WHOLE)
+        call = replace(case.call(nth=0, limits=LIMITS), rows=None if rows is None else _coming_back(case, rows))
+        outcome = sandbox.call(call)
+        if outcome.findings:
+            return _while_timed(from_finding(case, outcome.findings[0]), sandbox.printed)
+        verdict = _answer(case, _expected_of(case, WHOLE, rows), outcome.outputs, outcome.unwritten)
+        if not verdict.passed:
+            return _while_timed(verdict, sandbox.printed)
+    return None
 
 
 def _exact_case(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> Case | None:
@@ -259,19 +335,11 @@ def _disturbance(result: TimingResult) -> str | None:
         several = "processes use" if result.other_processes > 1 else "process uses"
         words = f"{result.other_processes} other {several} the GPU"
         return f"{words}: nothing can be measured beside it; `nvidia-smi` lists it"
-    first, last = result.clocks_mhz
-    early, late = _ends(result.times)
-    if abs(last - first) > CLOCK * max(first, 1) and abs(late - early) > SHIFT * early:
+    if drifted(result.times, result.clocks_mhz):
+        (first, last), (early, late) = result.clocks_mhz, ends(result.times)
         ratio = f"the ratio from {early:.3f} to {late:.3f}"
         return f"the SM clock went from {first} to {last} MHz and {ratio} while it was measured"
     return None
-
-
-def _ends(times: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The median ratios of the first third of the pairs and of the last."""
-    ratios = [baseline / launcher for baseline, launcher in times] or [1.0]
-    third = max(1, len(ratios) // 3)
-    return median(ratios[:third]), median(ratios[-third:])
 
 
 def _noise(track: _Track) -> str | None:
@@ -366,33 +434,45 @@ def _case(kata: Kata, spec: Spec, sizes: Mapping[str, int], values: str) -> Case
     named = next(item for item in spec.values if item.name == values)
     tensors = tuple((tensor.name, tensor.dtype, tensor.extent(dict(shape.sizes))) for tensor in spec.inputs)
     key = (id(named), tensors, kata.elem, shape)
-    return Case(kata, spec, shape, _INPUTS.get_or_make(key, lambda: Case(kata, spec, shape).inputs))
+    return Case(kata, spec, shape, _inputs().get_or_make(key, lambda: Case(kata, spec, shape).inputs))
 
 
 WHOLE = "whole"  # the seed of the rows that are looked at of an answer that must be exact
-MOST_INPUTS = 4  # hundreds of megabytes: two shapes with two kinds of values
-_INPUTS: Recent[tuple[Any, ...], Mapping[str, ndarray]] = Recent(MOST_INPUTS)
-_WHOLE: Recent[Key, tuple[Expected, ...]] = Recent(MOST_INPUTS)
+MOST_AHEAD = 32  # answers in rows of a timing run: some megabytes each
+MOST_WHOLE = 16
+# Answers that are worked out ahead at a time, for all grades together: each goes through hundreds of megabytes. More of
+# them would only wait for memory, and so would what is checked meanwhile.
+_AHEAD_AT_ONCE = threading.Semaphore(max(2, len(os.sched_getaffinity(0)) // 4))
+# Hundreds of megabytes for each shape and kind of values. They have a share of the memory that is available.
+INPUT_SHARE, INPUT_BYTES = 16, 4 << 30
+_WHOLE: Recent[Key, tuple[Expected, ...]] = Recent(MOST_WHOLE)
+
+
+@functools.cache
+def _inputs() -> Recent[tuple[Any, ...], Mapping[str, ndarray]]:
+    most = min(INPUT_BYTES, available_bytes() // INPUT_SHARE)
+    return Recent(most, lambda inputs: sum(value.nbytes for value in inputs.values()))
 
 
 def _wrong_while_timed(
-    case: Case, request: TimingRequest, result: TimingResult, explain: Explain | None, printed: str
+    case: Case, request: TimingRequest, result: TimingResult, track: _Track, printed: str
 ) -> Verdict | None:
-    wrong = _judged(case, request, result, explain)
+    wrong = _judged(case, request, result, track)
     return wrong and _while_timed(wrong, printed)
 
 
-def _judged(case: Case, request: TimingRequest, result: TimingResult, explain: Explain | None) -> Verdict | None:
+def _judged(case: Case, request: TimingRequest, result: TimingResult, track: _Track) -> Verdict | None:
     """What is wrong with the answers, if anything is."""
-    if wrong := _wrong_answers(case, request, result):
+    if wrong := _wrong_answers(case, request, result, track.ahead):
         return wrong[0]
     for call, timed, untimed in result.again[:DIFFERENT]:
         there = case.in_call(request.secret, call)
+        rows = _rows(there, f"{request.secret} {call}")
         for outputs in (timed, untimed):
-            verdict = _answer(there, f"{request.secret} {call}", outputs)
+            verdict = _whole_answer(there, rows, outputs)
             if not verdict.passed:
                 return verdict
-        if case.spec.deterministic and not (verdict := other_bits(case, (Outcome(),), explain)).passed:
+        if case.spec.deterministic and not (verdict := other_bits(case, (Outcome(),), track.explain)).passed:
             return verdict
     for call, timed, untimed in result.again[DIFFERENT:]:
         verdict = _agreement(case.in_call(request.secret, call), there.expected, timed, untimed)
@@ -402,24 +482,25 @@ def _judged(case: Case, request: TimingRequest, result: TimingResult, explain: E
 
 
 @stage("answers of timed calls")
-def _wrong_answers(case: Case, request: TimingRequest, result: TimingResult) -> list[Verdict]:
+def _wrong_answers(case: Case, request: TimingRequest, result: TimingResult, ahead: Ahead) -> list[Verdict]:
     """The verdicts on the answers that are wrong. Several answers are judged at once, as far as memory allows."""
 
     def judged(nth: int, call: int, outputs: Outputs) -> Verdict:
-        return _answer(case.in_call(request.secret, call), f"{request.secret} {call}", outputs, nth)
+        rows = _rows_of_judged(case, request.secret, nth)
+        answer = ahead.answer(case, request.secret, call, rows)
+        unwritten = result.unwritten[nth] if request.rows else {}
+        verdict = _answer(case, answer, outputs, unwritten)
+        if verdict.passed or rows is not None:
+            return verdict
+        return judge(case.in_call(request.secret, call), Outcome(outputs), answer)  # with the inputs of what is wrong
 
     assert case.negated is not None  # worked out once, before several threads ask
     parts = [(nth, call, outputs) for nth, (call, outputs) in enumerate(result.answers)]
-    step = max(1, min(len(parts), available_bytes() // 2 // (ANSWER_ELEMENT_BYTES * _elements(case))))
+    step = _fits(case.spec, case.sizes)
     verdicts = [
         each for first in range(0, len(parts), step) for each in side_by_side(judged, parts[first : first + step])
     ]
     return [each for each in verdicts if not each.passed]
-
-
-def _elements(case: Case) -> int:
-    tensors = (*case.spec.inputs, *case.spec.outputs)
-    return max(1, sum(prod(tensor.extent(case.sizes)) for tensor in tensors))
 
 
 def _agreement(case: Case, judged: Sequence[Expected], timed: Outputs, untimed: Outputs) -> Verdict:
@@ -433,34 +514,52 @@ def _agreement(case: Case, judged: Sequence[Expected], timed: Outputs, untimed: 
     return judge(case, Outcome(timed), answer)
 
 
-def _answer(case: Case, seed: str, outputs: Outputs, nth: int | None = None) -> Verdict:
-    """The verdict on one answer: all of it, or of a large one some rows everywhere and that nothing was left out.
-
-    ``nth``: of JUDGED answers that are looked at one after the other, each has its share of the rows.
-    """
-    rows = _rows(case, seed, nth)
-    answer = _expected_of(case, seed, rows)
-    if rows is None:
-        return judge(case, Outcome(outputs), answer)
-    for item in answer:
-        if unwritten := _unwritten(outputs[item.tensor.name], item):
-            summary = f"{unwritten} elements of {item.tensor.name} were never written"
-            return verdict_at(case, Kind.WRONG_ANSWER, summary)
-    sampled = {item.tensor.name: _sampled(case, item, outputs[item.tensor.name], rows) for item in answer}
-    verdict = judge(case, Outcome(sampled), answer)
-    if verdict.kind is Kind.WRONG_ANSWER:  # the indices are those of the sample
+def _answer(case: Case, answer: Sequence[Expected], outputs: Outputs, unwritten: Mapping[str, int]) -> Verdict:
+    """The verdict on one answer: all of it, or of a large one some rows everywhere and that nothing was left out, which
+    ``unwritten`` says."""
+    for name, count in unwritten.items():
+        if count:
+            return verdict_at(case, Kind.WRONG_ANSWER, f"{count} elements of {name} were never written")
+    verdict = judge(case, Outcome(outputs), answer)
+    if unwritten and verdict.kind is Kind.WRONG_ANSWER:  # the indices are those of the sample
         summary = f"{verdict.wrong_count} of {verdict.element_count} elements looked at are wrong"
         verdict = replace(verdict, summary=summary, mismatches=(), pattern=None)
     return verdict
 
 
+def _whole_answer(case: Case, rows: ndarray | None, outputs: Outputs) -> Verdict:
+    """The same of an answer that came back in full."""
+    if rows is None:
+        return judge(case, Outcome(outputs), case.expected)
+    answer = _in_rows(case, rows)
+    unwritten = {item.tensor.name: _unwritten(outputs[item.tensor.name], item.dtype) for item in answer}
+    sampled = {item.tensor.name: _sampled(case, item, outputs[item.tensor.name], rows) for item in answer}
+    return _answer(case, answer, sampled, unwritten)
+
+
 def _expected_of(case: Case, seed: str, rows: ndarray | None) -> tuple[Expected, ...]:
     """The answer in these rows. That to contents which do not change is worked out once for all katas of a family."""
-    if rows is None:
-        return case.expected
-    if seed != WHOLE:
-        return case.part(rows).expected
+    if rows is None or seed != WHOLE:
+        return _in_rows(case, rows)
     return _WHOLE.get_or_make(case.key, lambda: case.part(rows).expected)
+
+
+def _in_rows(case: Case, rows: ndarray | None) -> tuple[Expected, ...]:
+    return case.expected if rows is None else case.part(rows).expected
+
+
+def _rows_of_judged(case: Case, secret: int, nth: int) -> ndarray | None:
+    """The rows that are looked at of the nth answer of a timing run that is judged. Each has its share of the bands."""
+    return _rows(case, f"{secret} {nth}", nth)
+
+
+def _coming_back(case: Case, rows: ndarray) -> Rows:
+    """The same as the device is told. ``rows`` are in order."""
+    import numpy
+
+    gaps = numpy.flatnonzero(numpy.diff(rows) > 1) + 1
+    runs = tuple((int(run[0]), int(run[-1]) + 1) for run in numpy.split(rows, gaps))
+    return Rows(runs, {tensor.name: tensor.shape.index(str(case.spec.slice_dim)) for tensor in case.spec.outputs})
 
 
 def _rows(case: Case, seed: str, nth: int | None = None) -> ndarray | None:
@@ -496,16 +595,11 @@ def _sampled(case: Case, expected: Expected, data: Contents, rows: ndarray) -> b
     return chosen
 
 
-def _unwritten(data: Contents, expected: Expected) -> int:
-    """How many elements still hold the poison that they had before the call.
-
-    Whole numbers of one byte take all values, poison among them: of these only eight side by side count.
-    """
+def _unwritten(data: Contents, dtype: Dtype) -> int:
+    """How many elements still hold the poison that they had before the call."""
     import numpy
 
-    dtype = expected.dtype
-    count = 1 if dtype.is_float or dtype.itemsize > 1 else 8
-    size = count * dtype.itemsize
+    size = dtype.unwritten_run * dtype.itemsize
     poison = int.from_bytes(bytes([dtype.poison]) * size, "little")
     words = numpy.frombuffer(data[: len(data) // size * size], dtype=f"<u{size}")
-    return count * int(numpy.count_nonzero(words == poison))
+    return dtype.unwritten_run * int(numpy.count_nonzero(words == poison))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -23,7 +24,7 @@ class Recent(Generic[K, V]):
         self._values: OrderedDict[K, V] = OrderedDict()
         self._held = 0
         self._lock = threading.Lock()
-        self._making: dict[K, threading.RLock] = {}  # one for each value that a thread makes or waits for
+        self._making: OneAtATime[K] = OneAtATime()
 
     def get(self, key: K) -> V | None:
         with self._lock:
@@ -42,13 +43,32 @@ class Recent(Generic[K, V]):
 
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
         """Made once, also where two threads ask at a time; those who ask for other keys do not wait."""
-        with self._lock:
-            making = self._making.setdefault(key, threading.RLock())
-        with making:
+        with self._making.of(key):
             known = self.get(key)
             if known is None:
                 known = make()
                 self.keep(key, known)
-        with self._lock:
-            self._making.pop(key, None)
         return known
+
+
+class OneAtATime(Generic[K]):
+    """Who works on a value keeps others from the same work, and not from that on values of other keys."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._at_work: dict[K, tuple[threading.RLock, int]] = {}  # and how many threads have it or wait for it
+
+    @contextlib.contextmanager
+    def of(self, key: K) -> Iterator[None]:
+        """A thread may come again while it is at work."""
+        with self._lock:
+            working, count = self._at_work.get(key, (threading.RLock(), 0))
+            self._at_work[key] = working, count + 1
+        try:
+            with working:
+                yield
+        finally:
+            with self._lock:
+                working, count = self._at_work.pop(key)
+                if count > 1:
+                    self._at_work[key] = working, count - 1

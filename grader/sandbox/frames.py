@@ -20,6 +20,7 @@ import struct
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from grader.devices import (
@@ -33,6 +34,7 @@ from grader.devices import (
     Outcome,
     Outputs,
     Poison,
+    Rows,
     Scalar,
     TimingRequest,
     TimingResult,
@@ -45,6 +47,7 @@ SHARED_BYTES = 1 << 18  # from here on contents are shared: twice as fast as the
 ANSWER_BYTES = 1 << 30  # most that an answer may be beside large outputs: a timing run sends small ones every time
 ANSWERS = JUDGED + 2 * DIFFERENT  # of each output, most that a timing run sends back where it is large
 _PIECE_BYTES = 4 << 20  # most that is read from a socket at a time
+_WRITTEN_BYTES, _WRITERS = 16 << 20, 4  # that a thread writes at a time, and how many threads there are
 
 
 class FrameError(Exception):
@@ -86,8 +89,8 @@ class Parent:
 
         Raises DeviceError where the child says that the device is broken.
         """
-        sizes = _output_sizes(call)
-        reader = _Reader(self._connection, limit_s, most_bytes=ANSWER_BYTES + ANSWERS * sum(sizes.values()))
+        most = ANSWER_BYTES + ANSWERS * sum(_output_sizes(call, None).values())
+        reader = _Reader(self._connection, limit_s, most_bytes=most)
         header, listed = reader.head()
         if "broken" in header:
             raise DeviceError(str(header["broken"]))
@@ -98,7 +101,7 @@ class Parent:
             outcome, spent = _decode_outcome(header, blobs), bool(header["spent"])
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, StopIteration) as error:
             raise FrameError(f"no outcome: {error!r}") from None
-        if not _answers(call, sizes, outcome):
+        if not _answers(call, outcome):
             raise FrameError("the outputs are not those of the call")
         return outcome, spent
 
@@ -127,9 +130,7 @@ class SharedBuffer:
                 self._fd, self._size = _memory(self.end), self.end
                 new = self._fd
             if self._fd is not None:
-                for place, blob in zip(places, blobs, strict=True):
-                    if place is not None:
-                        _write_at(self._fd, place, blob)
+                _write_all(self._fd, [(p, blob) for p, blob in zip(places, blobs, strict=True) if p is not None])
         except (AttributeError, OSError):  # another system, or no memory left
             self.close()
             places, self.begin, self.end, new = [None] * len(blobs), 0, 0, None
@@ -151,13 +152,35 @@ class SharedBuffer:
         return data
 
 
-def _answers(call: Call, sizes: Mapping[str, int], outcome: Outcome) -> bool:
+def _answers(call: Call, outcome: Outcome) -> bool:
     """Whether an outcome has the outputs that the call asked for, each as long as it must be."""
-    result = _timed_outputs(outcome)
-    given = [outcome.outputs] if call.timing is None else [outputs for _, outputs in result]
-    whole = all({name: len(data) for name, data in outputs.items()} == sizes for outputs in given)
-    known = all(isinstance(number, int) and number >= 0 for number, _ in result)
-    return bool(outcome.findings) or (whole and known and (outcome.timing is None) == (call.timing is None))
+    if outcome.findings:
+        return True
+    if call.timing is None:
+        rows = call.rows
+        return outcome.timing is None and _fit(call, rows, outcome.outputs) and _counts(call, rows, outcome.unwritten)
+    if (result := outcome.timing) is None:
+        return False
+    known = all(isinstance(number, int) and number >= 0 for number, _ in _timed_outputs(outcome))
+    asked: Sequence[Rows | None] = call.timing.rows or [None] * len(result.answers)
+    counted: Sequence[Mapping[str, int]] = result.unwritten or [{}] * len(result.answers)
+    return (
+        known
+        and len(asked) == len(result.answers) == len(counted)
+        and all(_fit(call, rows, outputs) for rows, (_, outputs) in zip(asked, result.answers, strict=True))
+        and all(_counts(call, rows, unwritten) for rows, unwritten in zip(asked, counted, strict=True))
+        and all(_fit(call, None, outputs) for _, *both in result.again for outputs in both)
+    )
+
+
+def _fit(call: Call, rows: Rows | None, outputs: Outputs) -> bool:
+    return {name: len(data) for name, data in outputs.items()} == _output_sizes(call, rows)
+
+
+def _counts(call: Call, rows: Rows | None, unwritten: Mapping[str, int]) -> bool:
+    """Whether it says of each output how many elements were not written, where only some rows come back."""
+    numbers = all(type(count) is int and count >= 0 for count in unwritten.values())
+    return numbers and set(unwritten) == (set() if rows is None else set(_output_sizes(call, None)))
 
 
 def _timed_outputs(outcome: Outcome) -> list[tuple[int, Outputs]]:
@@ -172,14 +195,17 @@ def _poison(buffer: Buffer) -> tuple[int, int] | None:
     return (buffer.data.byte, buffer.data.size) if isinstance(buffer.data, Poison) else None
 
 
-def _output_sizes(call: Call) -> dict[str, int]:
-    return {buffer.name: len(buffer.data) for buffer in call.buffers if buffer.role != "in"}
+def _output_sizes(call: Call, rows: Rows | None) -> dict[str, int]:
+    """The bytes of each output, or of these rows of it."""
+    outputs = [buffer for buffer in call.buffers if buffer.role != "in"]
+    return {buffer.name: rows.bytes_of(buffer) if rows else len(buffer.data) for buffer in outputs}
 
 
 def _reply_bytes(call: Call) -> int:
     """What the large outputs take: in a timing run, the judged answers. Others, which are few, take the socket."""
-    answers = JUDGED if call.timing else 1
-    return answers * sum(_whole_pages(size) for size in _output_sizes(call).values() if size >= SHARED_BYTES)
+    parts = (call.timing.rows or [None] * JUDGED) if call.timing else [call.rows]
+    sizes = (size for rows in parts for size in _output_sizes(call, rows).values())
+    return sum(_whole_pages(size) for size in sizes if size >= SHARED_BYTES)
 
 
 def _laid_out(blobs: Iterable[Contents]) -> tuple[list[int | None], int]:
@@ -212,11 +238,27 @@ def _memory(size: int) -> int:
     return fd
 
 
-def _write_at(fd: int, place: int, data: Contents) -> None:
-    with memoryview(data) as view:
-        written = 0
-        while written < len(view):
-            written += os.pwrite(fd, view[written:], place + written)
+def _write_all(fd: int, parts: Sequence[tuple[int, Contents]]) -> None:
+    """Contents to their places. Large ones are written by several threads: the system copies 3 GB/s for each."""
+    pieces = [
+        (place + first, memoryview(data)[first : first + _WRITTEN_BYTES])
+        for place, data in parts
+        for first in range(0, len(data), _WRITTEN_BYTES)
+    ]
+    if len(pieces) < 2:
+        for place, piece in pieces:
+            _write_at(fd, place, piece)
+        return
+    from concurrent.futures import ThreadPoolExecutor  # which a child, that only reads, need not import
+
+    with ThreadPoolExecutor(min(_WRITERS, len(pieces))) as pool:
+        list(pool.map(partial(_write_at, fd), *zip(*pieces, strict=True)))
+
+
+def _write_at(fd: int, place: int, view: memoryview) -> None:
+    written = 0
+    while written < len(view):
+        written += os.pwrite(fd, view[written:], place + written)
 
 
 # -- the child -------------------------------------------------------------------------------------------------------
@@ -247,7 +289,10 @@ class Child:
         """The header has the names of outputs and answers in the order of their contents."""
         timing = replace(outcome.timing, answers=(), again=()) if outcome.timing else None
         reports = ("counters", "writers", "launches", "order", "coverage", "launched", "births")
-        header = {**vars(Outcome(findings=outcome.findings, timing=timing, asked_card=outcome.asked_card))}
+        said = Outcome(
+            findings=outcome.findings, timing=timing, asked_card=outcome.asked_card, unwritten=outcome.unwritten
+        )
+        header = {**vars(said)}
         header.update({name: encode(getattr(outcome, name)) for name in reports})
         header["outputs"] = list(outcome.outputs)
         header["timed_outputs"] = [(number, list(outputs)) for number, outputs in _timed_outputs(outcome)]
@@ -372,11 +417,17 @@ def _decode_call(header: dict[str, Any], blobs: Iterable[Contents]) -> Call:
     watch = tuple((name, index) for name, index in header["watch"])
     timing = header["timing"]
     if timing is not None:
-        timing = TimingRequest(**{**timing, **{name: tuple(timing[name]) for name in ("replaced", "negated")}})
+        names = {name: tuple(timing[name]) for name in ("replaced", "negated")}
+        timing = TimingRequest(**{**timing, **names, "rows": tuple(map(_decode_rows, timing["rows"]))})
+    rows = _decode_rows(header["rows"]) if header["rows"] else None
     limits = Limits(**header["limits"])
     card = Card(**header["card"]) if header["card"] else None
     parts = {"buffers": buffers, "scalars": scalars, "limits": limits, "watch": watch, "timing": timing, "card": card}
-    return Call(**{**header, **parts})
+    return Call(**{**header, **parts, "rows": rows})
+
+
+def _decode_rows(found: Mapping[str, Any]) -> Rows:
+    return Rows(tuple((first, last) for first, last in found["runs"]), found["axes"])
 
 
 def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Outcome:
@@ -390,7 +441,11 @@ def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Out
         finding = decode(Finding, timing["finding"], "the finding of a timing run") if timing["finding"] else None
         pairs = {name: tuple((one, other) for one, other in timing[name]) for name in ("times", "noise")}
         clocks = tuple(timing["clocks_mhz"])
-        outputs_of = {"answers": tuple(answers), "again": tuple(again)}
+        outputs_of = {
+            "answers": tuple(answers),
+            "again": tuple(again),
+            "unwritten": tuple(map(dict, timing["unwritten"])),
+        }
         timing = TimingResult(**{**timing, **pairs, **outputs_of, "finding": finding, "clocks_mhz": clocks})
     findings = tuple(decode(Finding, item, "a finding") for item in header["findings"])
     counters = None if header["counters"] is None else decode(CallCounters, header["counters"], "the counters")
@@ -400,5 +455,7 @@ def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Out
     coverage = tuple(decode(KernelCoverage, item, "a kernel's coverage") for item in header["coverage"])
     launched = tuple(decode(Launched, item, "a launch") for item in header["launched"])
     births = tuple(decode(Birth, item, "a birth") for item in header["births"])
-    asked = bool(header["asked_card"])
-    return Outcome(outputs, findings, counters, writers, launches, timing, order, asked, coverage, launched, births)
+    asked, unwritten = bool(header["asked_card"]), dict(header["unwritten"])
+    return Outcome(
+        outputs, findings, counters, writers, launches, timing, order, asked, coverage, launched, births, unwritten
+    )

@@ -19,15 +19,17 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from grader.compile import unit
-from grader.devices import Call, DeviceError, Finding, Limits, Outcome
+from grader.devices import WARM_UP_S, Call, DeviceError, Finding, Limits, Outcome
 from grader.devices.counters import CallCounters, KernelCounters, KernelCoverage, Launch, Launched, Writer
 from grader.sandbox.child import CUT_OFF, SandboxError
 from grader.sandbox.frames import FrameError, Parent, read_header, write_header
@@ -76,6 +78,7 @@ class Sandbox:
         self._program: Program | None = None
         self._child: _Child | None = None
         self._seconds = 0.0  # that all calls took, as a Stopwatch counts them
+        self._leaving: _Leaving | None = None
         self.printed = ""  # the end of what the learner's code wrote to stdout and stderr
 
     def __enter__(self) -> Sandbox:
@@ -110,12 +113,31 @@ class Sandbox:
             self._child.kill()
             self._child = None
 
+    def end(self) -> None:
+        """Let the child end, without waiting until it is gone, as ``close`` does."""
+        if self._child is not None:
+            self._child.end()
+
+    def replace(self, other: Sandbox) -> None:
+        """Close another sandbox that uses the GPU, without waiting until its child is gone. It must be gone by when the
+        next timing run has warmed up: otherwise that run tells nothing."""
+        self._leaving = _Leaving(other)
+
+    def ready(self) -> None:
+        """Start the child where there is none, and wait until it is ready. What goes wrong the first call says."""
+        child = self.start()
+        if self._program is not None:
+            with contextlib.suppress(_ChildGone):
+                child.ready()
+
     def call(self, call: Call) -> Outcome:
         """Run the launcher once. A child that ends, hangs or breaks its device becomes a Finding in the Outcome.
 
         Raises SandboxError when a child cannot even be made ready, and when the device is broken.
         """
         child, tag = self.start(), self._program.tag if self._program else ""
+        leaving, self._leaving = (self._leaving, None) if call.timing else (None, self._leaving)
+        began = time.monotonic()
         try:
             with stage("timing" if call.timing else "calls of the launcher"):
                 outcome, spent = child.ask(replace(call, launcher=unit.launcher_in(tag, call.launcher)), self._seconds)
@@ -134,7 +156,27 @@ class Sandbox:
         self.printed = unit.without(tag, child.printed())
         if spent:
             self.close()
+        if leaving is not None and not leaving.was_gone(began + WARM_UP_S):
+            return Outcome(findings=(Finding("inconclusive", "the process that checked the answers was slow to end"),))
         return _as_alone(tag, outcome)
+
+
+class _Leaving:
+    """A sandbox that a thread closes."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox, self._gone_at = sandbox, inf
+        self._thread = threading.Thread(target=self._close)
+        self._thread.start()
+
+    def _close(self) -> None:
+        self._sandbox.close()
+        self._gone_at = time.monotonic()
+
+    def was_gone(self, then: float) -> bool:
+        """Whether its child was gone at that time. It is gone when this returns."""
+        self._thread.join()
+        return self._gone_at <= then
 
 
 def _as_alone(tag: str, outcome: Outcome) -> Outcome:
@@ -246,6 +288,7 @@ class _Child:
         self._device = device
         self._memory_limit = 0
         self._memory_at_start: int | None = None  # known once the child is ready
+        self._ends = False
         self._tasks_at_start = tasks()
         self.took_s = 0.0  # the last call, as a Stopwatch counts
         ours, theirs = socket.socketpair()
@@ -268,9 +311,7 @@ class _Child:
     def ask(self, call: Call, before_s: float = 0.0) -> tuple[Outcome, bool]:
         """What became of the call, and whether the child is of no more use. ``before_s``: what earlier calls took."""
         self.took_s = 0.0
-        if self._memory_at_start is None:
-            with stage("wait for the device's process"):
-                self._memory_at_start = self._wait_until_ready()
+        self.ready()
         buffers_bytes = sum(len(buffer.data) for buffer in call.buffers)
         self._memory_limit = max(self._memory_limit, CALL_COPIES * buffers_bytes)
         if call.timing:  # holds inputs, answers and what it sends; and torch, where that is the baseline
@@ -292,6 +333,13 @@ class _Child:
             raise _ChildGone(
                 "time-out", f"the call's contents did not come through within {ANSWER_LIMIT_S:g} s"
             ) from None
+
+    def ready(self) -> int:
+        """The bytes of memory that the child holds before its first call. It waits until they are known."""
+        if self._memory_at_start is None:
+            with stage("wait for the device's process"):
+                self._memory_at_start = self._wait_until_ready()
+        return self._memory_at_start
 
     def _wait_until_ready(self) -> int:
         """Returns the bytes of memory that the child holds before its first call."""
@@ -369,10 +417,16 @@ class _Child:
         rest = text.partition("\n")[2]
         return text if end <= PRINTED_LIMIT else f"{TRUNCATED}\n{rest or text}"
 
+    def end(self) -> None:
+        """Once: what is gone may have left its number to another process."""
+        if not self._ends:
+            self._ends = True
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
     def kill(self) -> None:
         """End the child and all that it started. Returns when it is gone."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self.end()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=30)
         self._frames.close()

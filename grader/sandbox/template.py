@@ -18,15 +18,14 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import traceback
 from collections.abc import Mapping
 from types import FrameType
 from typing import IO, Any, NoReturn
 
-from grader.sandbox import child
-from grader.system.processes import Guarded, adopt_orphans, end_children, end_with_parent, grader_environment
+from grader.sandbox import child, lean_torch, torch_ahead
+from grader.system.processes import Guarded, adopt_orphans, end_children, end_with_parent
 
 _MESSAGE_BYTES = 1 << 17  # an environment has less, mostly; a larger one's child is spawned
 
@@ -35,11 +34,8 @@ class Template:
     """The end of the process that asks for children. ``torch``: the template imports it before it makes any."""
 
     def __init__(self, *, torch: bool = False) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            command = [sys.executable, "-m", "grader.sandbox.template", *(["torch", str(os.getpid())] if torch else [])]
-            null = subprocess.DEVNULL
-            self._process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=null, env=grader_environment())
+        begun = torch_ahead.take() if torch else None
+        self._socket, self._process = begun or torch_ahead.start(torch=torch)
         self.pid = self._process.pid
 
     def close(self) -> None:
@@ -138,12 +134,19 @@ def _become_child(
         os._exit(1)
 
 
-def _import_torch(parent: int) -> None:
+def _import_torch(parent: int, asked: socket.socket, *, lean: bool) -> None:
     """For all children. Where it is missing or broken, the baseline that needs it says so."""
     end_with_parent()  # it is busy for seconds, and hears of its user's end only afterwards
     if os.getppid() != parent:
         os._exit(0)
     gc.disable()  # nearly all that it makes lives as long as it does
+    if lean:
+        try:
+            lean_torch.import_torch()
+        except Exception:  # the same in a process that has nothing of it yet, without leaving out any part
+            os.dup2(asked.fileno(), 0)
+            command = [sys.executable, "-m", "grader.sandbox.template", "whole-torch", str(parent)]
+            os.execv(sys.executable, command)
     with contextlib.suppress(Exception):
         import torch  # noqa: F401
     gc.freeze()  # the children share these pages as long as no collection writes to them
@@ -152,12 +155,13 @@ def _import_torch(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    import grader.devices.gpu.device
-    import grader.devices.sim  # noqa: F401 - imported for the children
-
     asked = socket.socket(fileno=os.dup(0))
     with open(os.devnull) as null:
         os.dup2(null.fileno(), 0)
-    if sys.argv[1:2] == ["torch"]:
-        _import_torch(int(sys.argv[2]))
+    if sys.argv[1:2] in (["torch"], ["whole-torch"]):
+        _import_torch(int(sys.argv[2]), asked, lean=sys.argv[1] == "torch")
+
+    import grader.devices.gpu.device
+    import grader.devices.sim  # noqa: F401 - imported for the children
+
     _serve(asked)

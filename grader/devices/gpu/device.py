@@ -14,11 +14,23 @@ from collections.abc import Sequence
 from ctypes import c_char_p, c_void_p
 from pathlib import Path
 
-from grader.devices import CTYPES, Buffer, Call, DeviceError, Finding, LoadError, Outcome, Poison, TimingRequest
+from grader.devices import (
+    CTYPES,
+    Buffer,
+    Call,
+    DeviceError,
+    Finding,
+    LoadError,
+    Outcome,
+    Poison,
+    Rows,
+    TimingRequest,
+)
 from grader.devices.counters import Launch
 from grader.devices.gpu.baselines import BaselineError
 from grader.devices.gpu.differ import WORD_BYTES, Differ
 from grader.devices.gpu.driver import Driver, DriverError
+from grader.devices.gpu.rows import RowReader
 from grader.devices.gpu.timing import Timing
 from grader.devices.launcher_rules import LauncherRules, regions
 from grader.devices.runtime_calls import Region
@@ -61,7 +73,7 @@ class GpuDevice:
         self._take_calls = self._library.kata_take_calls
         self._take_error.restype = self._take_launches.restype = self._take_calls.restype = c_char_p
         self._rules = LauncherRules()
-        self._differ = Differ(driver)
+        self._differ, self._reader = Differ(driver), RowReader(driver)
         self.spent = False
 
     def call(self, call: Call) -> Outcome:
@@ -79,9 +91,12 @@ class GpuDevice:
         launches = self._launches()
         findings = [refused] if refused else []
         findings += self._broken_rules([regions(call.buffers, pointers)])
+        answered, unwritten = [item for item in placed if item.buffer.role != "in"], {}
+        if call.rows is not None:
+            unwritten = {item.buffer.name: item.keep_rows(self._reader, call.rows) for item in answered}
         findings += [finding for item in placed for finding in item.collect()]
-        outputs = {item.buffer.name: item.contents for item in placed if item.buffer.role != "in"}
-        return Outcome(outputs=outputs, findings=tuple(findings), launches=launches)
+        outputs = {item.buffer.name: item.contents for item in answered}
+        return Outcome(outputs=outputs, findings=tuple(findings), launches=launches, unwritten=unwritten)
 
     def _launch(self, call: Call, pointers: Sequence[int]) -> None:
         scalars = [CTYPES[scalar.ctype](scalar.value) for scalar in call.scalars]
@@ -164,6 +179,7 @@ class _Placed:
         self._driver, self.buffer, self._differ = driver, buffer, differ
         self._front = GUARD_BYTES + ALIGNMENT + buffer.offset_bytes
         self.contents = bytearray()
+        self._has_rows = False  # contents are those that were asked for
         size = self._front + len(buffer.data) + GUARD_BYTES
         self._base = driver.allocate(size)
         self._guard = GUARD_PATTERN[buffer.role]
@@ -178,11 +194,9 @@ class _Placed:
     def collect(self) -> list[Finding]:
         """Bring the bytes back, free the memory, and look for guard bytes that changed, and for an input its own."""
         size, is_whole = len(self.buffer.data), self._is_whole()
-        before, self.contents, after = (
-            self._bytes(0, self._front),
-            self._bytes(self._front, 0 if is_whole else size),
-            self._bytes(self._front + size, GUARD_BYTES),
-        )
+        before, after = self._bytes(0, self._front), self._bytes(self._front + size, GUARD_BYTES)
+        if not (is_whole or self._has_rows):
+            self.contents = self._bytes(self._front, size)
         self._driver.free(self._base)
         found = [  # of each guard the changed byte that is nearest to the buffer
             self._outside(self._front - 1 - self._intact(before[::-1]), before),
@@ -194,6 +208,11 @@ class _Placed:
             byte = next(place for place, (now, then) in enumerate(pairs) if now != then)
             found.append(self._finding("modified its input", "wrote to the input", byte))
         return [finding for finding in found if finding is not None]
+
+    def keep_rows(self, reader: RowReader, rows: Rows) -> int:
+        """Only some rows of this output are wanted. Returns how many elements of it were never written."""
+        self.contents, self._has_rows = reader.read(self.pointer, self.buffer, rows), True
+        return reader.unwritten(self.pointer, self.buffer)
 
     def _is_whole(self) -> bool:
         """Whether this is a large input that is as it was given. Frees its copy."""

@@ -8,6 +8,21 @@ from typing import Any
 
 from grader.devices import Contents, Poison, pointer
 
+_HOST, _DEVICE = 1, 2  # CUmemorytype
+
+
+class _Strips(ctypes.Structure):
+    """CUDA_MEMCPY2D."""
+
+    _fields_ = [
+        (f"{end}{name}", kind)
+        for end in ("src", "dst")
+        for name, kind in (
+            ("XInBytes", c_size_t), ("Y", c_size_t), ("MemoryType", c_int), ("Host", c_void_p), ("Device", c_uint64),
+            ("Array", c_void_p), ("Pitch", c_size_t),
+        )
+    ] + [("WidthInBytes", c_size_t), ("Height", c_size_t)]  # fmt: skip
+
 
 class DriverError(Exception):
     """A call of the CUDA driver that must succeed did not. ``result`` is its CUresult."""
@@ -83,6 +98,23 @@ class Driver:
         if size:
             self.do("cuMemcpyDtoH_v2", pointer(there), c_uint64(address), c_size_t(size))
         return there
+
+    def download_strips(self, target: bytearray, at: int, address: int, width: int, count: int, pitch: int) -> None:
+        """So many strips of ``width`` bytes, one each ``pitch`` bytes. They come to lie evenly over ``target``, from
+        ``at`` on."""
+        if not width or not count:
+            return
+        strips = _Strips(
+            dstMemoryType=_HOST,
+            dstHost=ctypes.addressof((ctypes.c_char * len(target)).from_buffer(target)) + at,
+            dstPitch=len(target) // count,
+            srcMemoryType=_DEVICE,
+            srcDevice=address,
+            srcPitch=pitch,
+            WidthInBytes=width,
+            Height=count,
+        )
+        self.do("cuMemcpy2DUnaligned_v2", byref(strips))
 
     def fill(self, address: int, byte: int, size: int) -> None:
         """In the order of the stream, as ``copy``."""

@@ -1,4 +1,5 @@
-"""The kernels that timing itself needs, as PTX for any driver since CUDA 11: wait, replace, negate, compare, read."""
+"""The kernels that the grader itself needs, as PTX for any driver since CUDA 11: wait, replace, negate, compare, count,
+read."""
 
 from __future__ import annotations
 
@@ -56,6 +57,54 @@ bra AGAIN;
 }}
 """
 """differ(one, other, u64 words, u32* found): stores 1 in ``found`` where any of the 4-byte words are not the same."""
+
+UNWRITTEN = f"""{_HEAD}
+.visible .entry unwritten(
+.param .u64 place, .param .u64 units, .param .u64 unit, .param .u64 poison, .param .u64 count) {{
+.reg .pred %go;
+.reg .b16 %byte, %poison;
+.reg .b32 %me, %width, %block, %blocks;
+.reg .b64 %place, %units, %unit, %count, %i, %step, %p, %end, %found, %wide;
+ld.param.u64 %place, [place];
+ld.param.u64 %units, [units];
+ld.param.u64 %unit, [unit];
+ld.param.u64 %wide, [poison];
+ld.param.u64 %count, [count];
+cvt.u16.u64 %poison, %wide;
+mov.u32 %me, %tid.x;
+mov.u32 %width, %ntid.x;
+mov.u32 %block, %ctaid.x;
+mov.u32 %blocks, %nctaid.x;
+mul.wide.u32 %step, %width, %blocks;
+mad.lo.u32 %me, %block, %width, %me;
+cvt.u64.u32 %i, %me;
+mov.u64 %found, 0;
+UNITS:
+setp.ge.u64 %go, %i, %units;
+@%go bra DONE;
+mad.lo.u64 %p, %i, %unit, %place;
+add.u64 %end, %p, %unit;
+add.u64 %i, %i, %step;
+BYTES:
+ld.global.u8 %byte, [%p];
+setp.ne.u16 %go, %byte, %poison;
+@%go bra UNITS;
+add.u64 %p, %p, 1;
+setp.lt.u64 %go, %p, %end;
+@%go bra BYTES;
+add.u64 %found, %found, 1;
+bra UNITS;
+DONE:
+setp.eq.u64 %go, %found, 0;
+@%go ret;
+red.global.add.u64 [%count], %found;
+ret;
+}}
+"""
+"""unwritten(place, u64 units, u64 unit, u64 poison, u64* count): adds to ``count`` how many units have only poison.
+
+A unit is ``unit`` bytes, and ``poison`` a byte.
+"""
 
 _MIXED = """mad.lo.u64 %word, %nth, 0x9E3779B97F4A7C15, %number;
 shr.u64 %shifted, %word, 30;

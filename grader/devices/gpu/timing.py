@@ -9,20 +9,31 @@ compared bit by bit. The parent judges timed answers that chance picks, and thos
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_float, c_size_t, c_uint64, c_void_p
 from random import Random
 
-from grader.devices import Buffer, Finding, Outputs, Poison, TimingRequest, TimingResult
-from grader.devices.contents import DIFFERENT, REPLACED, ROTATION_BYTES, ROTATIONS, chosen, negated, number_of, rotation
+from grader.devices import WARM_UP_S, Buffer, Finding, Outputs, Poison, TimingRequest, TimingResult
+from grader.devices.contents import (
+    DIFFERENT,
+    REPLACED,
+    ROTATION_BYTES,
+    ROTATIONS,
+    UNTIMED,
+    chosen,
+    negated,
+    number_of,
+    rotation,
+)
+from grader.devices.drift import drifted
 from grader.devices.gpu.baselines import Baselines, Run
 from grader.devices.gpu.differ import Differ
 from grader.devices.gpu.driver import Driver
 from grader.devices.gpu.nvml import Monitor
 from grader.devices.gpu.ptx import NEGATE, REPLACE, SPIN
+from grader.devices.gpu.rows import RowReader
 
 WARM_UP_CALLS = 10
-WARM_UP_S = 0.3
 # A pointer of a timed call is one of so many, each as aligned as memory from the driver.
 SHIFT_BYTES, SHIFTS = 256, 256
 SPIN_CYCLES = 300_000  # some 160 us: longer than the host takes to call a launcher or torch
@@ -51,7 +62,7 @@ class _Input:
 
     def __init__(self, driver: Driver, buffer: Buffer) -> None:
         data = buffer.given
-        self.name, self.size, self.itemsize = buffer.name, len(data), buffer.itemsize
+        self.buffer, self.name, self.size, self.itemsize = buffer, buffer.name, len(data), buffer.itemsize
         most = ROTATION_BYTES * (ROTATIONS - 1)
         self.master = driver.allocate(self.size + most)
         end = self.size + most if self.size else 0
@@ -74,7 +85,7 @@ class _Output:
     """
 
     def __init__(self, driver: Driver, buffer: Buffer) -> None:
-        self.driver, self.name, self.size = driver, buffer.name, len(buffer.data)
+        self.driver, self.buffer, self.name, self.size = driver, buffer, buffer.name, len(buffer.data)
         self.poison = bytes([buffer.data.byte]) if isinstance(buffer.data, Poison) else bytes(buffer.data[:1]) or b"\0"
         self.room = 2 * GUARD_BYTES + SHIFT_BYTES * SHIFTS + self.size
         self.place = driver.allocate(self.room)
@@ -106,13 +117,15 @@ class Timing:
         self._answered: list[_Input | _Output] = [*updated, *self._outputs]  # as _answer_at has them
         self._small = sum(item.size for item in self._answered) <= SMALL_BYTES
         self._answers: list[tuple[int, Outputs]] = []
+        self._unwritten: list[Mapping[str, int]] = []
         self._again: list[tuple[int, Outputs, Outputs]] = []
-        self._calls = 0  # of the launcher, each with contents of its own
+        self._calls, self._untimed_calls = 0, 0  # of the launcher, each with contents of its own
         self._found: Finding | None = None
         self._clocks: list[int] = []
         self._monitor = Monitor(driver.pci_bus_id())
         self._flush_bytes = 2 * driver.attribute(_L2_CACHE_SIZE)
         self._flushed, self._differ = driver.allocate(self._flush_bytes), Differ(driver)
+        self._reader = RowReader(driver)
         self._spin = driver.kernel(SPIN, "spin")
         self._replace, self._negate = driver.kernel(REPLACE, "replace"), driver.kernel(NEGATE, "negate")
         self._begin, self._end = c_void_p(), c_void_p()
@@ -132,6 +145,7 @@ class Timing:
         for event in (self._begin, self._end):
             driver.do("cuEventDestroy_v2", event)
         self._differ.close()
+        self._reader.close()
         memory = [self._flushed]
         memory += [place for item in self._inputs for place in (item.master, *item.places)]
         memory += [item.place for item in self._outputs]
@@ -150,12 +164,13 @@ class Timing:
             self._untimed(launch)
             calls += 1
         noise, times, clocks = self._timed(launch)
-        if clocks[1] < (1 - COLD_CLOCK) * clocks[0]:
+        if clocks[1] < (1 - COLD_CLOCK) * clocks[0] or drifted(times, clocks):
             noise, times, clocks = self._timed(launch)
         return TimingResult(
             times=tuple(times),
             noise=tuple(noise),
             answers=tuple(self._answers),
+            unwritten=tuple(self._unwritten),
             again=tuple(self._again),
             finding=self._found,
             clocks_mhz=clocks,
@@ -167,10 +182,11 @@ class Timing:
         """Times of the baseline beside itself, of both arms, and the SM clock in MHz of the first and last quarter.
 
         A card may run for a second at its highest clock before its power makes it slower. What was timed before that
-        does not count. The quarters are those of the samples of both arms, where there are some: a card that its power
-        limits has another clock while the baseline runs alone.
+        does not count; nor does what was timed while it became faster, after the warm-up had made it slow. The quarters
+        are those of the samples of both arms, where there are some: a card that its power limits has another clock
+        while the baseline runs alone.
         """
-        for noted in (self._clocks, self._answers, self._again):
+        for noted in (self._clocks, self._answers, self._unwritten, self._again):
             noted.clear()
         noise = [(self._baseline_s(), self._baseline_s()) for _ in range(self._request.noise)]
         noise = [(second, first) if pair % 2 else (first, second) for pair, (first, second) in enumerate(noise)]
@@ -194,39 +210,35 @@ class Timing:
         return self._sample(self._baseline, lambda: None)
 
     def _launcher_s(self, launch: Callable[[Sequence[int]], None], judged: bool) -> float:
-        call = self._next_call()
+        call, self._calls = self._calls, self._calls + 1
         timed, untimed = self._contents(call)
         written = self._poisoned()
         seconds = self._sample(lambda: launch([*timed, *written]), lambda: self._keep(self._answer_at(timed, written)))
         self._found = self._found or self._damage(timed, untimed, written)
-        answer = self._outputs_at([item.timed for item in self._answered]) if judged else None
-        if answer is not None:
-            self._answers.append((call, answer))
+        if judged:
+            self._answers.append((call, self._judged_answer()))
         again = self._poisoned()
         launch([*untimed, *again])
         self._driver.do("cuCtxSynchronize")
         there = self._answer_at(untimed, again)
         if self._other_bits(there) and (self._small or len(self._again) < DIFFERENT):
-            first = answer or self._outputs_at([item.timed for item in self._answered])
+            first = self._outputs_at([item.timed for item in self._answered])
             self._again.append((call, first, self._outputs_at(there)))
-            answer = first
-        if answer is not None:  # the host was long in reading it: a baseline that it launches next is late, once
+            judged = True
+        if judged:  # the host was long in reading it: a baseline that it launches next is late, once
             self._baseline()
             self._driver.do("cuCtxSynchronize")
         return seconds
 
     def _untimed(self, launch: Callable[[Sequence[int]], None]) -> None:
         """One call on contents of its own, and what it did beside its answer."""
-        timed, untimed = self._contents(self._next_call())
+        timed, untimed = self._contents(UNTIMED + self._untimed_calls)
+        self._untimed_calls += 1
         written = self._poisoned()
         launch([*timed, *written])
         self._keep(self._answer_at(timed, written))
         self._driver.do("cuCtxSynchronize")
         self._found = self._found or self._damage(timed, untimed, written)
-
-    def _next_call(self) -> int:
-        self._calls += 1
-        return self._calls - 1
 
     # -- what a call gets
 
@@ -311,6 +323,14 @@ class Timing:
         """Whether outputs are not what was kept of the timed call."""
         outputs = zip(self._answered, answer, strict=True)
         return self._differ.differs([(item.timed, place, item.words) for item, place in outputs])
+
+    def _judged_answer(self) -> Outputs:
+        """What was kept of a timed call: all of it, or the rows that were asked for of this one."""
+        if not self._request.rows:
+            return self._outputs_at([item.timed for item in self._answered])
+        rows = self._request.rows[len(self._answers)]
+        self._unwritten.append({item.name: self._reader.unwritten(item.timed, item.buffer) for item in self._answered})
+        return {item.name: self._reader.read(item.timed, item.buffer, rows) for item in self._answered}
 
     def _outputs_at(self, places: Sequence[int]) -> Outputs:
         outputs = zip(self._answered, places, strict=True)
