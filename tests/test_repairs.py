@@ -116,4 +116,4 @@ def test_the_second_of_two_sums_on_a_line_changes_alone(tmp_path: Path) -> None:
     """The compiler repeats the line for eight rows, and each has a difference and a sum."""
     right = "make_float2(x.x * cosine - x.y * sine,"
     verdict, line = wrong("rope_f32", right, "make_float2(x.x * cosine + x.y * sine,", tmp_path)
-    assert has(of_repair(verdict), f"on line {line}", "subtracted")
+    assert has(of_repair(verdict), f"on line {line}", "its sum is a difference")

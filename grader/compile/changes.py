@@ -36,6 +36,7 @@ _SLOT = re.compile(r"\[%SP\+(\d+)\]")
 _ADDRESS = re.compile(r"\[(%[a-z]+\d+)(?:\+(-?\d+))?\]")
 _OF_INDICES = ("mov", "shr", "and", "add", "sub", "mad", "mul", "shl")
 _OF_NUMBERS = ("add", "sub", "mul", "mad", "div", "rem", "setp", "min", "max")
+_WITH_RESULT = ("add", "sub", "mul", "mad", "fma", "div", "ex2", "min", "max", "mov", "ld", "selp", "neg")
 _FLOAT = re.compile(r"0f[0-9A-F]{8}$")
 _INTEGERS = ("add", "sub", "mul", "mad", "shl", "shr", "and", "div", "rem", "setp", "min", "max", "selp", "mov")
 MOST_SIZES = 6
@@ -230,9 +231,9 @@ def without(ptx: str, launched: Sequence[bool]) -> Iterator[int]:
     heads = [number for number, line in enumerate(text) if (head := _KERNEL.match(line)) and head[1] == "entry"]
     if len(heads) != len(launched):
         return
-    for head, kept in zip(heads, launched, strict=True):
+    for first, is_kept in zip(heads, launched, strict=True):
         depth = 0
-        for number in range(head, len(text) if not kept else head):
+        for number in range(first, first if is_kept else len(text)):
             yield number
             before, depth = depth, depth + text[number].count("{") - text[number].count("}")
             if depth == 0 and before > 0:
@@ -259,8 +260,6 @@ def _split(operands: str) -> list[str]:
 
 def _is_integer(operand: str) -> bool:
     return bool(re.fullmatch(r"-?\d+", operand))
-
-
 
 
 def _edges(_: _Kernel, one: _Statement) -> Found:
@@ -572,7 +571,7 @@ def _uses(one: _Statement) -> Iterator[tuple[int, str, str]]:
             yield place, "%rd0" if one.opcode.endswith("64") else "%r0", "{}"
 
 
-def _others(lines: int, most: int) -> Callable[[_Kernel, _Statement], Found]:
+def _others(lines: int, most: int) -> Kind:
     """Another number from so many lines around, in the place of one that is read, or of a constant."""
 
     def kind(kernel: _Kernel, one: _Statement) -> Found:
@@ -590,49 +589,53 @@ def _others(lines: int, most: int) -> Callable[[_Kernel, _Statement], Found]:
     return kind
 
 
-def _slots(lines: int, most: int) -> Callable[[_Kernel, _Statement], Found]:
+def _slots(lines: int, most: int) -> Kind:
     """Another variable in the place of one that is read, where both are in local memory."""
 
     def kind(kernel: _Kernel, one: _Statement) -> Found:
         if one.name != "ld" or (match := _SLOT.fullmatch(one.operands[1])) is None:
             return
-        at, own = kernel.places[one.number], int(match[1] or 0)
-        size = int(re.sub(r"\D", "", one.opcode.rpartition(".")[2])) // 8
-        found: dict[int, tuple[int, int, int]] = {}
-        for place in range(max(at - FARTHEST, 0), min(at + FARTHEST, len(kernel.statements))):
-            other = kernel.statements[place]
-            address = other.operands[0 if other.name == "st" else -1]
-            if other.opcode.rpartition(".")[2] == one.opcode.rpartition(".")[2] and (match := _SLOT.fullmatch(address)):
-                away, slot = abs(other.line - one.line), int(match[1] or 0)
-                if slot != own and away <= lines:
-                    found.setdefault(slot, (away, abs(place - at), other.line))
+        own, size = int(match[1]), int(re.sub(r"\D", "", one.opcode.rpartition(".")[2])) // 8
+        found = _slots_around(kernel, one, lines)
+        found.pop(own, None)
         near = sorted(found, key=found.__getitem__)[:most]
         for slot in dict.fromkeys([*near, own + size, max(own - size, 0)]):
-            where = f"that line {found[slot][2]} has" if slot in found and found[slot][0] else "beside it"
-            words = f"one variable or element is another {where}#{one.phase} {slot - own}"
+            where = "one of the line or beside it"
+            if slot in found and found[slot][0]:
+                where = f"one, which line {found[slot][2]} has"
+            words = f"a variable or element that it reads is another {where}#{one.phase} {slot - own}"
             yield words, one.with_operand(1, f"[%SP+{slot}]")
 
     return kind
 
 
+def _slots_around(kernel: _Kernel, one: _Statement, lines: int) -> dict[int, tuple[int, int, int]]:
+    """Variables of the same type, at most so many lines away -> (lines, statements, the line)."""
+    at, typed = kernel.places[one.number], one.opcode.rpartition(".")[2]
+    found: dict[int, tuple[int, int, int]] = {}
+    for place in range(max(at - FARTHEST, 0), min(at + FARTHEST, len(kernel.statements))):
+        other = kernel.statements[place]
+        match = _SLOT.fullmatch(other.operands[0 if other.name == "st" else -1])
+        away = abs(other.line - one.line)
+        if match is not None and other.opcode.rpartition(".")[2] == typed and away <= lines:
+            found.setdefault(int(match[1]), (away, abs(place - at), other.line))
+    return found
+
+
 def _more(_: _Kernel, one: _Statement) -> Found:
     """One more, or one less, than a whole number that is computed or compared with."""
     kinds = one.opcode.split(".")
-    typed = kinds[-1]
+    typed, key = kinds[-1], f"#{one.opcode} {one.phase}"
     if typed not in ("s32", "u32", "s64", "u64") or "wide" in kinds:
         return
-    key = f"{one.opcode} {one.phase}"
-    begin, end = f"{one.indent}{one.guard}", ""
-    if one.name in ("add", "sub", "mul", "mad", "min", "max") or one.opcode.startswith("cvt.s64.s32"):
-        to = one.operands[0]
-        for by, words in (("1", "more"), ("-1", "less")):
-            yield f"its result is 1 {words}#{key}", f"{one.text()} {begin}add.{typed} {to}, {to}, {by};{end}"
-    if one.name == "setp":
-        left, right = one.operands[1:3]
-        for by, words in (("1", "more"), ("-1", "less")):
-            added = f"{one.indent}{{ .reg .b{typed[1:]} %other; add.{typed} %other, {right}, {by}; "
-            if not _is_integer(right):
-                yield f"it compares with 1 {words}#{key}", f"{added}{one.text(operands=(one.operands[0], left, '%other')).strip()} }}"
+    for by, words in (("1", "more"), ("-1", "less")):
+        if one.name in ("add", "sub", "mul", "mad", "min", "max") or one.opcode.startswith("cvt.s64.s32"):
+            to = one.operands[0]
+            yield f"its result is 1 {words}{key}", f"{one.text()} {one.guard}add.{typed} {to}, {to}, {by};"
+        if one.name == "setp" and not _is_integer(one.operands[2]):
+            added = f"{one.indent}{{ .reg .b{typed[1:]} %other; add.{typed} %other, {one.operands[2]}, {by};"
+            compared = one.text(operands=(*one.operands[:2], "%other")).strip()
+            yield f"it compares with 1 {words}{key}", f"{added} {compared} }}"
 
 
 def _scaled(kernel: _Kernel, one: _Statement) -> Found:
@@ -647,34 +650,45 @@ def _scaled(kernel: _Kernel, one: _Statement) -> Found:
         yield f"its result is times {factor}#{one.opcode} {one.phase}", more
 
 
-def _terms(lines: int, most: int) -> Callable[[_Kernel, _Statement], Found]:
+def _terms(lines: int, most: int) -> Kind:
     """One more term or factor, of the numbers from so many lines around."""
 
     def kind(kernel: _Kernel, one: _Statement) -> Found:
-        typed = one.opcode.rpartition(".")[2]
-        if one.name not in ("add", "sub", "mul", "mad", "fma", "div", "ex2", "min", "max", "mov", "ld", "selp", "neg"):
-            return
-        if typed not in ("f32", "s32", "u32", "s64", "u64", "b32", "b64") or ".v" in one.opcode or "param" in one.opcode:
-            return
         to = one.operands[0]
-        match = re.fullmatch(r"(%[a-z]+)\d+", to)
-        if match is None or one.is_start or match[1] not in ("%f", "%r", "%rd"):
+        if one.name not in _WITH_RESULT or "param" in one.opcode or one.is_start:
+            return
+        if (match := re.fullmatch(r"(%f|%r|%rd)\d+", to)) is None:
             return
         typed = {"%f": "f32", "%r": "s32", "%rd": "s64"}[match[1]]
-        operations = [("add", "is added"), ("sub", "is subtracted"), ("mul", "is multiplied with it")]
-        operations += [("div", "divides it")] if typed == "f32" else []
+        kept = "f32" if typed == "f32" else f"b{typed[1:]}"
+        product = "mul.f32" if typed == "f32" else f"mul.lo.{typed}"
+        operations = [(f"add.{typed}", "is added"), (f"sub.{typed}", "is subtracted"), (product, "is a factor")]
+        operations += [("div.rn.f32", "divides it")] if typed == "f32" else []
         for near in _near(kernel, one, to, lines, most):
             if near.steps == 0 and one.name in ("mov", "ld"):
                 continue
-            for name, words in operations:
-                opcode = {"mul": "mul.f32" if typed == "f32" else f"mul.lo.{typed}", "div": "div.rn.f32"}.get(name, f"{name}.{typed}")
-                key = f"{one.opcode} {one.phase} {near.steps} {near.place}"
+            for opcode, words in operations:
                 # The other number is read first: the statement may set it.
-                kept = f"{one.indent}{{ .reg .{'f' if typed == 'f32' else 'b'}{typed[1:]} %other; mov.{'f32' if typed == 'f32' else 'b' + typed[1:]} %other, {near.register};"
-                more = f"{one.text().strip()} {one.guard}{opcode} {to}, {to}, %other; }}"
-                yield f"{_origin(kernel, near.register)} {words}, too#{key}", f"{kept} {more}"
+                first = f"{one.indent}{{ .reg .{kept} %other; mov.{kept} %other, {near.register};"
+                then = f"{one.text().strip()} {one.guard}{opcode} {to}, {to}, %other; }}"
+                key = f"{one.opcode} {one.phase} {near.steps} {near.place}"
+                yield f"{_origin(kernel, near.register)} {words}, too#{key}", f"{first} {then}"
 
     return kind
+
+
+def _numbers(kind: Kind) -> Kind:
+    """The same, but not of a sum that is an address: an offset in bytes is added there."""
+
+    def changes(kernel: _Kernel, one: _Statement) -> Found:
+        if one.opcode in ("add.s64", "add.u64"):
+            for register in one.operands[1:]:
+                made = [kernel.statements[place] for place in kernel.set_by.get(register, ())]
+                if any(each.name == "shl" or ".wide" in each.opcode for each in made):
+                    return
+        yield from kind(kernel, one)
+
+    return changes
 
 
 def _neighbours(_: _Kernel, one: _Statement) -> Found:
@@ -726,11 +740,11 @@ KINDS = (
     _operands,
     _integers,
 )
-# Of code that is close to its source: there an operand is what the file says, and nothing is merged or unrolled. In
+# For code that is close to its source: there an operand is what the file says, and nothing is merged or unrolled. In
 # steps, of which each is tried only if those before found nothing.
 SOURCE_KINDS = (
-    (_edges, _operators, _quotients, _more, _slots(1, 3), _others(0, 4), _others(1, 3)),
-    (_order, _integers, _scaled, _terms(1, 3), _sizes, _exchanged, _neighbours),
-    (_slots(4, 6), _others(4, 6), _limits, _operands, _signs, _floats),
+    (_edges, _quotients, _slots(1, 3), _others(0, 4), _numbers(_more), _numbers(_operators), _others(1, 3)),
+    (_order, _integers, _slots(4, 4), _others(4, 4), _sizes, _exchanged),
+    (_numbers(_scaled), _numbers(_terms(1, 3)), _neighbours, _limits, _numbers(_operands), _signs, _floats),
 )
 ALTERNATING = (_edges, _operators, _signs)  # two of a kind are often on one line, which the compiler may repeat

@@ -21,7 +21,7 @@ from grader.compile.changes import KINDS, SOURCE_KINDS, Change, changes_of, with
 from grader.compile.changes import Kind as Kinds
 from grader.content.skeleton import skeleton_of
 from grader.devices import Call, Outcome
-from grader.judge.case import Case, CaseKey, largest_within
+from grader.judge.case import Case, CaseKey, allowed, largest_within
 from grader.judge.lab import Lab, judged
 from grader.sandbox.child import SandboxError
 from grader.sandbox.parent import Program, Sandbox
@@ -105,13 +105,11 @@ class _Trial:
             self.answers.add((key, answer))
         return right
 
-
     def are_right(self, cases: Sequence[CaseKey], text: Sequence[str], limit: int) -> bool:
         ptx = self.write(text)
         right = all(self.is_right(key, ptx, limit) for key in cases)
         ptx.unlink()
         return right
-
 
     def stays_right(self, text: Sequence[str]) -> bool:
         """Whether a larger case is right, too, as far as so many instructions tell."""
@@ -165,8 +163,8 @@ def repair(
 def _own_lines(text: str, skeleton: str) -> set[int]:
     """The lines that a learner wrote: none in the place of an equal line of the skeleton."""
     lines, given = text.split("\n"), skeleton.split("\n")
-    matcher = SequenceMatcher(None, [" ".join(each.split()) for each in given], [" ".join(each.split()) for each in lines])
-    changed = [part for part in matcher.get_opcodes() if part[0] != "equal"]
+    before, after = ([" ".join(each.split()) for each in file] for file in (given, lines))
+    changed = [part for part in SequenceMatcher(None, before, after).get_opcodes() if part[0] != "equal"]
     return {line + 1 for _, _, _, first, end in changed for line in range(first, end)}
 
 
@@ -202,7 +200,7 @@ def _cases(lab: Lab, failed: CaseKey) -> list[CaseKey]:
         keys = sorted((key for key in chosen if lab.known[key] == is_wrong), key=lambda key: -work[key])
         found += [*_of_other_sizes(keys), *keys][:most]
     for sizes in lab.spec.named_sizes:  # few are known after a finding
-        if len(found) < WRONG + RIGHT and lab.spec.work(sizes) <= WORK:
+        if len(found) < WRONG + RIGHT and allowed(lab.kata, sizes) and lab.spec.work(sizes) <= WORK:
             named.append(CaseKey.of(lab.spec, sizes, lab.spec.values[len(named) % len(lab.spec.values)].name, 1))
     return [*dict.fromkeys([*found, *named])][: 2 * (WRONG + RIGHT)]
 
@@ -224,7 +222,11 @@ def _right_ones(trial: _Trial, changes: Sequence[Change], cases: Sequence[CaseKe
         short = trial.write(change.applied(text), short=True)
         right = trial.is_right(failed, short, trial.limit)
         short.unlink()
-        if right and trial.are_right(cases[1:], change.applied(text), limit) and trial.stays_right(change.applied(text)):
+        if (
+            right
+            and trial.are_right(cases[1:], change.applied(text), limit)
+            and trial.stays_right(change.applied(text))
+        ):
             lines.add(change.line)
             yield change
 
