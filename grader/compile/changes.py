@@ -1,7 +1,8 @@
 """PTX -> small changes of it, each of all instructions of one form that come from one line of the file.
 
 The changes are those of usual mistakes: a comparison that is off at equality, a constant off by one or by a factor of
-two, the wrong operator, the wrong axis of an index, a size in the place of another.
+two, the wrong operator, the wrong axis of an index, a size in the place of another. In PTX that is close to its source
+they are also another variable, a neighbouring element, one more term or factor.
 """
 
 from __future__ import annotations

@@ -1,9 +1,15 @@
-"""A wrong answer -> the one line of the file where a small change of the compiled code makes every tried case right.
+"""A wrong answer or a finding -> the one line of the file where a small change of the compiled code makes every tried
+case right.
 
 The simulator runs PTX. So a change of one comparison, constant or operator costs no run of nvcc: the changed PTX is
 loaded in place of the file's own, and the failing case is called again. A change that makes it right is tried on the
 other cases, those that fail first. All instructions of a line that have the same form change together: the compiler
 unrolls loops, and turns a loop's condition round.
+
+An optimised kernel has no instruction for what the compiler merged, unrolled or moved out of a loop. So nvcc then
+makes PTX of the file once more, without optimisation. There each operand of the file is one of the PTX.
+
+Only lines that the learner wrote are changed.
 """
 
 from __future__ import annotations
