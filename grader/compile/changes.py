@@ -159,6 +159,19 @@ class _Kernel:
             known = self.variables[register] = bool(set_by) and (loaded or len(set_by) > 1 or bool(elsewhere))
         return known
 
+    def variables_of_run(self, one: _Statement) -> list[str]:
+        """The variables that a line reads which others set, in the order of the statements around one."""
+        at = self.places[one.number]
+        first = at - one.phase
+        found: dict[str, None] = {}
+        for place in range(first, min(first + FARTHEST, len(self.statements))):
+            if self.statements[place].line != one.line:
+                break
+            for _, register, _ in _uses(self.statements[place]):
+                if self.is_variable(register) and self.set_by[register][0] < first:
+                    found.setdefault(register)
+        return list(found)[:MOST_INDICES]
+
     def slot_of(self, register: str) -> str:
         """The variable in local memory that it is read from; empty where it is not."""
         one = self.statements[self.set_by[register][0]]
@@ -302,6 +315,15 @@ def _integers(_: _Kernel, one: _Statement) -> Found:
             yield words, one.with_operand(place, str(other))
 
 
+def _ones(_: _Kernel, one: _Statement) -> Found:
+    """A sum with 1 or 2 that is off by one."""
+    if one.name in ("add", "sub") and ".f" not in one.opcode and one.operands[-1] in ("1", "-1", "2", "-2"):
+        value = int(one.operands[-1])
+        for other in (value - 1, value + 1):
+            words = f"the constant is {other} in place of {value}"
+            yield words, one.with_operand(len(one.operands) - 1, str(other))
+
+
 def _operators(_: _Kernel, one: _Statement) -> Found:
     first, rest = one.name, one.opcode.partition(".")[2]
     for other, words in SWAPPED.get(first, ()):
@@ -315,6 +337,9 @@ def _operators(_: _Kernel, one: _Statement) -> Found:
         if first == "mul" and kinds[0] == "lo":
             kinds = kinds[1:]
         yield words, one.text(".".join([other, *kinds]))
+        if (first, other) == ("add", "sub"):
+            destination, *parts = one.operands
+            yield f"{words}, the other way round", one.text(".".join([other, *kinds]), (destination, *parts[::-1]))
 
 
 def _floats(_: _Kernel, one: _Statement) -> Found:
@@ -550,6 +575,8 @@ def _near(kernel: _Kernel, one: _Statement, own: str, lines: int, most: int) -> 
 
 def _origin(kernel: _Kernel, register: str) -> str:
     """``what line 12 loads``"""
+    if register not in kernel.set_by:
+        return "another value"
     one = kernel.statements[kernel.set_by[register][0]]
     line = kernel.line_of(one)
     if one.opcode.startswith("ld.param.") and (match := _PARAMETER.fullmatch(one.operands[1])):
@@ -558,36 +585,70 @@ def _origin(kernel: _Kernel, register: str) -> str:
     return f"what line {line} {verb}" if line else "another value"
 
 
-def _uses(one: _Statement) -> Iterator[tuple[int, str, str]]:
-    """What it reads: the operand, the register (of a constant, one of its kind), and the operand with `{}` for that."""
+def _uses(one: _Statement) -> Iterator[tuple[int, str, Callable[[str], str]]]:
+    """What it reads: the operand, the register (of a constant, one of its kind), and the operand with another."""
     if one.name in ("bra", "call", "bar", "ret") or one.is_start or one.opcode.startswith(("ld.param", "cvta")):
         return
-    for place in range(0 if one.name == "st" else 1, len(one.operands)):
-        operand = one.operands[place]
-        if re.fullmatch(_REGISTER, operand):
-            yield place, operand, "{}"
-        elif match := _ADDRESS.fullmatch(operand):
-            yield place, match[1], operand.replace(match[1], "{}")
-        elif one.name in _OF_NUMBERS and "wide" not in one.opcode and _is_integer(operand) and abs(int(operand)) > 1:
-            yield place, "%rd0" if one.opcode.endswith("64") else "%r0", "{}"
+    written = 0 if one.name in ("st", "cp") else 1  # a copy of the copy engine has no register that it sets
+    for place, operand in enumerate(one.operands[written:], written):
+        for match in _REGISTER.finditer(operand):
+            before, after = operand[: match.start()], operand[match.end() :]
+            yield place, match[0], lambda other, before=before, after=after: f"{before}{other}{after}"  # type: ignore[misc]
+        if one.name in _OF_NUMBERS and "wide" not in one.opcode and _is_integer(operand) and abs(int(operand)) > 1:
+            yield place, "%rd0" if one.opcode.endswith("64") else "%r0", lambda other: other
 
 
 def _others(lines: int, most: int) -> Kind:
     """Another number from so many lines around, in the place of one that is read, or of a constant."""
 
     def kind(kernel: _Kernel, one: _Statement) -> Found:
-        for place, own, form in _uses(one):
+        for nth, (place, own, operand) in enumerate(_uses(one)):
             constant = _is_integer(one.operands[place])
             if not constant and (not kernel.is_variable(own) or kernel.slot_of(own)):
                 continue
             for near in _near(kernel, one, own, lines, most):
-                noun = "address that it uses" if form != "{}" else "number that it uses"
+                noun = "address" if one.operands[place].startswith("[") else "number"
                 other = one.operands[place] if constant else _origin(kernel, own)
-                words = f"the {noun} is {_origin(kernel, near.register)}, in the place of {other}"
-                key = f"{one.opcode} {one.phase} {place} {near.steps} {near.place}"
-                yield f"{words}#{key}", one.with_operand(place, form.format(near.register))
+                words = f"a {noun} that it uses is {_origin(kernel, near.register)}, in the place of {other}"
+                key = f"{one.opcode} {one.phase} {nth} {near.steps} {near.place}"
+                yield f"{words}#{key}", one.with_operand(place, operand(near.register))
 
     return kind
+
+
+def _arguments(kernel: _Kernel, one: _Statement) -> Found:
+    """Another variable of the whole kernel as an argument of a function, or of the copy engine."""
+    if not one.opcode.startswith(("st.param", "cp.async.bulk")):
+        return
+    at = kernel.places[one.number]
+    for nth, (place, own, operand) in enumerate(_uses(one)):
+        kind = own.rstrip("0123456789")
+        known = [
+            register
+            for register, places in kernel.set_by.items()
+            if register.rstrip("0123456789") == kind and places[0] < at and kernel.is_variable(register)
+        ]
+        others = [register for register in known if register != own and kernel.slot_of(register) == ""]
+        for other in others[::-1][:MOST_INDICES]:
+            words = f"an argument is {_origin(kernel, other)}, in the place of {_origin(kernel, own)}"
+            yield (
+                f"{words}#{one.opcode} {one.phase} {nth} {known.index(other)}",
+                one.with_operand(place, operand(other)),
+            )
+
+
+def _swapped(kernel: _Kernel, one: _Statement) -> Found:
+    """Two variables exchanged wherever the line uses them."""
+    uses = [(place, own, operand) for place, own, operand in _uses(one) if kernel.is_variable(own)]
+    if not uses or one.operands[uses[0][0]].startswith("["):
+        return
+    around = kernel.variables_of_run(one)
+    for place, own, operand in uses:
+        for other in around:
+            if other != own and other.rstrip("0123456789") == own.rstrip("0123456789") and own in around:
+                pair = sorted((around.index(own), around.index(other)))
+                first, second = (_origin(kernel, around[each]) for each in pair)
+                yield f"{first} and {second} are exchanged#{pair}", one.with_operand(place, operand(other))
 
 
 def _slots(lines: int, most: int) -> Kind:
@@ -724,6 +785,7 @@ def _order(kernel: _Kernel, one: _Statement) -> Found:
 # The likeliest first, those that have many changes last.
 KINDS = (
     _edges,
+    _ones,
     _order,
     _parameters,
     _operators,
@@ -744,8 +806,18 @@ KINDS = (
 # For code that is close to its source: there an operand is what the file says, and nothing is merged or unrolled. In
 # steps, of which each is tried only if those before found nothing.
 SOURCE_KINDS = (
-    (_edges, _quotients, _slots(1, 3), _others(0, 4), _numbers(_more), _numbers(_operators), _others(1, 3)),
-    (_order, _integers, _slots(4, 4), _others(4, 4), _sizes, _exchanged),
+    (
+        _edges,
+        _ones,
+        _quotients,
+        _swapped,
+        _slots(1, 3),
+        _others(0, 4),
+        _numbers(_more),
+        _numbers(_operators),
+        _others(1, 3),
+    ),
+    (_order, _integers, _slots(4, 4), _others(4, 4), _arguments, _sizes, _exchanged),
     (_numbers(_scaled), _numbers(_terms(1, 3)), _neighbours, _limits, _numbers(_operands), _signs, _floats),
 )
 ALTERNATING = (_edges, _operators, _signs)  # two of a kind are often on one line, which the compiler may repeat

@@ -36,8 +36,9 @@ from grader.verdict import Clue, Kind
 LARGEST = 1 << 20  # bytes of PTX
 # What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
 SECONDS = 0.6
-SOURCE_SECONDS = 1.3  # for code that is close to the source
-OF_CALL, OF_BYTE, OF_INSTRUCTION = 2.5e-3, 2.5e-8, 3.3e-7  # what a call, a byte of PTX and a warp instruction cost
+SOURCE_SECONDS = 1.2  # for code that is close to the source
+OF_CALL, OF_BYTE, OF_INSTRUCTION = 2.5e-3, 3.5e-8, 4e-7  # what a call, a byte of PTX and a warp instruction cost
+OF_SECOND_CHOICE = 0.2  # for PTX that was made in vain
 ROUNDS = 8  # times the instructions of the file's own call, that one call of changed code may take
 LEAST = 2_000
 UNKNOWN = 200_000  # of a call whose finding ended it
@@ -66,7 +67,8 @@ class _Trial:
     seconds: float = SECONDS
     written: int = 0  # files
     limit: int = 0  # of the instructions that a call on the failing case may take
-    unreached: frozenset[int] = frozenset()  # lines that the failing case does not come to
+    reached: frozenset[int] = frozenset()  # lines that the failing case comes to
+    unreached: frozenset[int] = frozenset()  # and that it does not
     dropped: frozenset[int] = frozenset()  # lines of the PTX: of the kernels that it does not launch
     calls: dict[CaseKey, tuple[Case, Call]] = field(default_factory=dict)
     answers: set[tuple[CaseKey, bytes]] = field(default_factory=set)  # wrong ones
@@ -93,7 +95,8 @@ class _Trial:
         ptx.unlink()
         self.limit = ROUNDS * outcome.executed + LEAST if outcome.executed else UNKNOWN
         seen = {line for kernel in outcome.coverage for line, _ in kernel.lines}
-        self.unreached = frozenset(seen - {line for kernel in outcome.coverage for line, came in kernel.lines if came})
+        self.reached = _reached(outcome)
+        self.unreached = frozenset(seen - self.reached)
         launched = [kernel.launched for kernel in outcome.coverage]
         self.dropped = frozenset(without(self.text, launched))
         self.answers.add((key, _bytes_of(outcome)))
@@ -112,8 +115,13 @@ class _Trial:
         return right
 
     def are_right(self, cases: Sequence[CaseKey], text: Sequence[str], limit: int) -> bool:
+        """Whether all cases are right, and together come to all lines that the failing case came to: code that goes
+        round the line at fault is right, too."""
         ptx = self.write(text)
         right = all(self.is_right(key, ptx, limit) for key in cases)
+        if right:
+            _, outcome = self.call(cases[0], ptx, coverage=True)
+            right = self.reached <= _reached(outcome)
         ptx.unlink()
         return right
 
@@ -128,6 +136,11 @@ class _Trial:
         if outcome.findings:
             return all(finding.kind == Kind.TIME_OUT for finding in outcome.findings)
         return not judged(case, outcome).wrong
+
+
+def _reached(outcome: Outcome) -> frozenset[int]:
+    """The lines that calls came to since the code was loaded."""
+    return frozenset(line for kernel in outcome.coverage for line, came in kernel.lines if came)
 
 
 def _bytes_of(outcome: Outcome) -> bytes:
@@ -157,10 +170,16 @@ def repair(
         text, name = program.ptx.read_text(errors="replace"), program.source.name
         own = _own_lines(program.source.read_text(errors="replace"), skeleton_of(lab.kata))
         trial = _Trial(lab, sandbox, _folder(folder, "own"), name, text, kind)
+        if not trial.is_wrong(cases[0]):
+            return
         found = _found(trial, cases, own, (KINDS,))
         if not found and source_like is not None and (ptx := source_like(_folder(folder, "close"))) is not None:
             close = _Trial(lab, sandbox, ptx.parent, name, ptx.read_text(errors="replace"), kind, SOURCE_SECONDS)
-            found = _found(close, cases, own, SOURCE_KINDS)
+            if close.is_wrong(cases[0]):
+                found = _found(close, cases, own, SOURCE_KINDS)
+            else:  # such as one whose products are in flight while its registers are stored
+                trial.seconds = close.seconds - OF_SECOND_CHOICE
+                found = _found(trial, cases, own, SOURCE_KINDS)
         lines = sorted({change.line for change in found})
         if 1 <= len(lines) <= LINES:
             yield Clue("repair", _words(found, len(cases)), line=lines[0] if len(lines) == 1 else None)
@@ -184,8 +203,6 @@ def _found(
     trial: _Trial, cases: Sequence[CaseKey], own: Collection[int], steps: Iterable[Sequence[Kinds]]
 ) -> list[Change]:
     """The changes of the first step that has any, in the learner's own lines."""
-    if not trial.is_wrong(cases[0]):
-        return []
     for kinds in steps:
         if found := list(_right_ones(trial, changes_of(trial.text, trial.name, kinds, own), cases)):
             return found
@@ -228,11 +245,7 @@ def _right_ones(trial: _Trial, changes: Sequence[Change], cases: Sequence[CaseKe
         short = trial.write(change.applied(text), short=True)
         right = trial.is_right(failed, short, trial.limit)
         short.unlink()
-        if (
-            right
-            and trial.are_right(cases[1:], change.applied(text), limit)
-            and trial.stays_right(change.applied(text))
-        ):
+        if right and trial.are_right(cases, change.applied(text), limit) and trial.stays_right(change.applied(text)):
             lines.add(change.line)
             yield change
 
