@@ -112,6 +112,7 @@ class _Kernel:
     indices: list[str] = field(default_factory=list)  # registers made of threadIdx and the like, and constants, alone
     made: dict[str, int] = field(default_factory=dict)  # register of ``indices`` -> its line
     uses: dict[str, set[int]] = field(default_factory=dict)  # register -> the lines that read it
+    readers: dict[str, set[str]] = field(default_factory=dict)  # register -> the names of what reads it
     parameters: dict[str, str] = field(default_factory=dict)  # parameter -> the type of its load
     used: dict[str, int] = field(default_factory=dict)  # register -> the first line that reads it
     places: dict[int, int] = field(default_factory=dict)  # line of the PTX -> the statement's place among all
@@ -135,6 +136,7 @@ class _Kernel:
         for register in _REGISTER.findall(" ".join(one.operands if one.name == "st" else one.operands[1:])):
             self.used.setdefault(register, one.line)
             self.uses.setdefault(register, set()).add(one.line)
+            self.readers.setdefault(register, set()).add(one.name)
         if one.name == "ld" and ".v" in one.opcode:
             vector = tuple(_REGISTER.findall(one.operands[0]))
             self.vectors.update(dict.fromkeys(vector, vector))
@@ -158,6 +160,12 @@ class _Kernel:
             elsewhere = self.uses.get(register, set()) - {one.line for one in set_by}
             known = self.variables[register] = bool(set_by) and (loaded or len(set_by) > 1 or bool(elsewhere))
         return known
+
+    def is_step(self, one: _Statement) -> bool:
+        """Whether it is the step of a loop: a constant is added to what is only kept for the next round."""
+        if one.name != "add" or not _is_integer(one.operands[-1]):
+            return False
+        return one.operands[0] == one.operands[1] or self.readers.get(one.operands[0]) == {"mov"}
 
     def variables_of_run(self, one: _Statement) -> list[str]:
         """The variables that a line reads which others set, in the order of the statements around one."""
@@ -315,8 +323,10 @@ def _integers(_: _Kernel, one: _Statement) -> Found:
             yield words, one.with_operand(place, str(other))
 
 
-def _ones(_: _Kernel, one: _Statement) -> Found:
+def _ones(kernel: _Kernel, one: _Statement) -> Found:
     """A sum with 1 or 2 that is off by one."""
+    if kernel.is_step(one):
+        return
     if one.name in ("add", "sub") and ".f" not in one.opcode and one.operands[-1] in ("1", "-1", "2", "-2"):
         value = int(one.operands[-1])
         for other in (value - 1, value + 1):
@@ -684,8 +694,10 @@ def _slots_around(kernel: _Kernel, one: _Statement, lines: int) -> dict[int, tup
     return found
 
 
-def _more(_: _Kernel, one: _Statement) -> Found:
+def _more(kernel: _Kernel, one: _Statement) -> Found:
     """One more, or one less, than a whole number that is computed or compared with."""
+    if kernel.is_step(one):
+        return
     kinds = one.opcode.split(".")
     typed, key = kinds[-1], f"#{one.opcode} {one.phase}"
     if typed not in ("s32", "u32", "s64", "u64") or "wide" in kinds:
