@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all
+from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all, source_like_ptx
 from grader.compile.libraries import LibraryMissing, find_library
 from grader.compile.offsets import narrow_lines
 from grader.compile.toolchain import Gpu, ToolchainError, builds_for, dotted, driver_runs, find_gpu, find_toolchain
@@ -468,7 +468,8 @@ def _checked(
     kata, target = request.kata, request.target
     last_failure = _last_failure(kata) if options.last_failure else None
     explain = _explained(request, options, tell) if target.device == "gpu" else None
-    verdict = check(kata, request.spec, on.checks, budget, last_failure, explain)
+    source_like = partial(source_like_ptx, request) if target.device == "sim" else None
+    verdict = check(kata, request.spec, on.checks, budget, last_failure, explain, source_like)
     if verdict.passed and options.counters and target.device == "sim":
         verdict = replace(verdict, counters=count(kata, request.spec, on.checks, budget))
     if not (verdict.passed and target.device == "gpu" and _timed(kata, options)):

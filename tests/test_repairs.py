@@ -10,7 +10,7 @@ import passed_before
 import pytest
 from facts import has
 
-from grader.compile.changes import changes_of
+from grader.compile.changes import SOURCE_KINDS, changes_of, without
 from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
 from grader.verdict import Kind, Verdict
@@ -67,7 +67,84 @@ def test_a_change_replaces_its_instructions_alone() -> None:
         assert different == set(change.lines) and different
 
 
-def wrong(name: str, right: str, by: str, tmp_path: Path) -> tuple[Verdict, int]:
+# As nvcc makes it without optimisation: variables in local memory, a function that is called, inline assembly.
+SOURCE_LIKE = """
+.file 1 "/a/kata.cu"
+.func (.param .b32 func_retval0) twice(
+	.param .b32 twice_param_0
+)
+{
+	.loc 1 2 0
+	ld.param.f32 	%f1, [twice_param_0];
+	.loc 1 3 5
+	add.f32 	%f2, %f1, %f1;
+	st.param.f32 	[func_retval0+0], %f2;
+	ret;
+}
+.visible .entry a(
+	.param .u32 a_param_0
+)
+{
+	.loc 1 5 0
+	ld.param.u32 	%r1, [a_param_0];
+	.loc 1 6 9
+	mov.u32 	%r2, %tid.x;
+	.loc 1 7 9
+	{
+	.reg .pred p;
+}
+	.loc 1 8 9
+	add.s32 	%r3, %r2, 4;
+	setp.lt.s32 	%p1, %r3, %r1;
+	.loc 1 9 9
+	ld.f32 	%f3, [%SP+8];
+	ld.f32 	%f4, [%SP+16];
+	mul.f32 	%f5, %f3, %f4;
+	.loc 1 10 9
+	st.f32 	[%SP+8], %f5;
+	st.u32 	[%SP+4], %r3;
+}
+.visible .entry b(
+	.param .u32 b_param_0
+)
+{
+	.loc 1 12 0
+	ret;
+}
+"""
+
+
+def source_like(words: str) -> set[tuple[int, str]]:
+    kinds = [kind for step in SOURCE_KINDS for kind in step]
+    changes = [change for change in changes_of(SOURCE_LIKE, "kata.cu", kinds) if words in change.words]
+    return {(change.line, text.strip()) for change in changes for text in change.lines.values()}
+
+
+def test_another_variable_is_read() -> None:
+    assert (9, "ld.f32 %f4, [%SP+8];") in source_like("a variable or element that it reads is another")
+
+
+def test_a_variable_is_compared_with_in_the_place_of_a_constant() -> None:
+    """Inline assembly does not end the kernel: its lines are known, too."""
+    assert (8, "add.s32 %r3, %r2, %r1;") in source_like("parameter 1 of the kernel, in the place of 4")
+
+
+def test_a_factor_is_missing() -> None:
+    assert any(line == 8 and "mul.lo.s32 %r3, %r3, 8;" in text for line, text in source_like("its result is times 8"))
+
+
+def test_functions_that_are_called_change_too() -> None:
+    assert (3, "mul.f32 %f2, %f1, %f1;") in source_like("its sum is a product")
+
+
+def test_kernels_that_are_not_launched_are_left_out() -> None:
+    lines = SOURCE_LIKE.split("\n")
+    kept = [line for number, line in enumerate(lines) if number not in {*without(SOURCE_LIKE, [True, False])}]
+    assert kept == [*lines[: lines.index(".visible .entry b(")], ""]
+    assert not list(without(SOURCE_LIKE, [True]))
+
+
+def wrong(name: str, right: str, by: str, tmp_path: Path, kind: Kind = Kind.WRONG_ANSWER) -> tuple[Verdict, int]:
     """The verdict on a solution with one mistake, and the line of that."""
     kata = CATALOG.katas[name]
     text = kata.solution_path.read_text()
@@ -76,7 +153,7 @@ def wrong(name: str, right: str, by: str, tmp_path: Path) -> tuple[Verdict, int]
     file = tmp_path / f"{name}.cu"
     file.write_text(text.replace(right, by))
     [verdict] = grade(kata, Options(device="sim"), source=file).verdicts
-    assert verdict.kind is Kind.WRONG_ANSWER
+    assert verdict.kind is kind
     return verdict, line
 
 
@@ -119,4 +196,49 @@ def test_the_second_of_two_sums_on_a_line_changes_alone(tmp_path: Path) -> None:
     """The compiler repeats the line for eight rows, and each has a difference and a sum."""
     right = "make_float2(x.x * cosine - x.y * sine,"
     verdict, line = wrong("rope_f32", right, "make_float2(x.x * cosine + x.y * sine,", tmp_path)
-    assert has(of_repair(verdict), f"on line {line}", "subtracted")
+    assert has(of_repair(verdict), f"on line {line}", "its sum is a difference")
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "by", "facts"),
+    [
+        ("dot_product_f16x2_f32", "a2.y * b2.y", "a2.y * b2.x", ["element that it reads is another"]),
+        ("hardswish_f16x8_pack", "for (int i = idx; i < n", "for (int i = idx + 1; i < n", ["its result is 1 less"]),
+        ("rope_f32", "position[row], freq)", "position[first_row], freq)", ["number that it uses is what line"]),
+    ],
+)
+def test_the_line_is_named_by_code_close_to_the_source(
+    name: str, right: str, by: str, facts: list[str], tmp_path: Path
+) -> None:
+    """What the compiler merged, unrolled or moved out of a loop has no single instruction that could be changed."""
+    verdict, line = wrong(name, right, by, tmp_path)
+    assert has(of_repair(verdict), f"on line {line}", *facts)
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "by", "kind", "facts"),
+    [
+        (
+            "index_add_few_f32",
+            "first + __ffs(named) - 1",
+            "first + __ffs(named)",
+            Kind.OUT_OF_BOUNDS,
+            ["0 in place of 1"],
+        ),
+        ("wgmma_ring_tn_f16", "min(AHEAD, slices)", "min(AHEAD - 1, slices)", Kind.DEADLOCK, ["3 in place of 2"]),
+    ],
+)
+def test_the_line_at_fault_is_named_where_a_finding_has_another(
+    name: str, right: str, by: str, kind: Kind, facts: list[str], tmp_path: Path
+) -> None:
+    verdict, line = wrong(name, right, by, tmp_path, kind)
+    said = of_repair(verdict)
+    assert has(said, *facts)
+    assert 0 <= int(re.findall(r"on line (\d+)", said)[0]) - line <= 2
+
+
+def test_a_few_cases_prove_nothing(tmp_path: Path) -> None:
+    """All smaller cases pass, and the named ones are too large to try."""
+    right = "bin_of(cluster.block_rank(), slot)"
+    verdict, _ = wrong("cluster_histogram_i32", right, "bin_of(blockIdx.x, slot)", tmp_path)
+    assert of_repair(verdict) == ""

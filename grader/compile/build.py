@@ -23,8 +23,8 @@ from grader.compile.compilation import INCLUDE, Job, exported_names, judge, kept
 from grader.compile.dependencies import BESIDE, Run, gather
 from grader.compile.libraries import Library, LibraryMissing, find_library
 from grader.compile.nvcc_log import SOURCE
-from grader.compile.request import Build, BuildError, CompileFailure, Request, Target, Tell
-from grader.compile.toolchain import Toolchain
+from grader.compile.request import NAME, Build, BuildError, CompileFailure, Request, Target, Tell
+from grader.compile.toolchain import Toolchain, find_toolchain
 from grader.compile.unit_build import compile_together
 from grader.storage import cache, entries, manifest
 from grader.storage.lock import BuildLocks
@@ -32,8 +32,10 @@ from grader.verdict import Kind
 
 __all__ = [
     "Build", "BuildError", "CompileFailure", "Request", "Target", "Tell", "build", "build_all", "exported_names",
+    "source_like_ptx",
 ]  # fmt: skip
 
+SOURCE_LIKE_LIMIT_S = 5  # of computing: a file whose headers take longer goes without
 PATIENCE_S = 30.0  # for builds that other processes are making, or have before them
 SIGNATURE = "signature.h"
 # NVTX is not to look for a profiler's library: no kata may load one, and without it all of NVTX does nothing.
@@ -81,6 +83,26 @@ def build_all(
 def build(request: Request, toolchain: Toolchain) -> Build | CompileFailure:
     """One build. Raises what build_all raises."""
     return build_all([request], toolchain)[0]
+
+
+def source_like_ptx(request: Request, folder: Path) -> Path | None:
+    """The file's PTX as close to its source as nvcc makes it, in a folder to write to: nothing unrolled, no two equal
+    expressions merged, most functions called. None where there is none, or the file shares a unit with others."""
+    toolchain = find_toolchain()
+    job = _plan(request, toolchain, _common(), None)
+    if isinstance(job, CompileFailure) or job.request.together:
+        return None
+    with cache.staging(folder) as stage:
+        place = stage / "file"
+        _lay_out(job, place)
+        flags = [flag for flag in job.command if flag != "-shared"]
+        target = ["-arch", request.target.virtual, "-I", str(place / BESIDE), "-include", SIGNATURE]
+        command = (*flags, "-ptx", "-Xcicc", "-O0", *target, "-o", f"{NAME}.ptx", SOURCE)
+        step = ninja.Step(place, command, f"{request.kata.name}, like its source", SOURCE_LIKE_LIMIT_S)
+        run([step], stage, 1, None, lambda: None)
+        if ninja.status(place) != 0:
+            return None
+        return (place / f"{NAME}.ptx").replace(folder / f"{NAME}.source-like.ptx")
 
 
 def _compile_each_once(jobs: Sequence[Job], builds: Builds, parallel: int, tell: Tell | None) -> Failures:

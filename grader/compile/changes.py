@@ -1,7 +1,8 @@
 """PTX -> small changes of it, each of all instructions of one form that come from one line of the file.
 
 The changes are those of usual mistakes: a comparison that is off at equality, a constant off by one or by a factor of
-two, the wrong operator, the wrong axis of an index, a size in the place of another.
+two, the wrong operator, the wrong axis of an index, a size in the place of another. In PTX that is close to its source
+they are also another variable, a neighbouring element, one more term or factor.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from grader.compile.locations import LOCATION, Place, files_called, place_of
@@ -29,15 +30,27 @@ SWAPPED = {
 FLOATS = (0.0, 1.0, float("-inf"), -3.4028234663852886e38, float("inf"), 0.5, 2.0)
 AXES = re.compile(r"%(tid|ctaid|ntid|nctaid)\.([xyz])")
 _STATEMENT = re.compile(r"^(\s*\{?\s*)(@!?%p\d+\s+)?([a-z][\w.:]*)(\s+)(.*);\s*$")
-_KERNEL = re.compile(r"^\s*(?:\.\w+\s+)*\.entry\s+(\S+?)\(")
+_KERNEL = re.compile(r"^\s*(?:\.\w+\s+)*\.(entry|func)\b")
 _REGISTER = re.compile(r"%[a-z]+\d+")
+_PARAMETER = re.compile(r"\[\w+_param_(\d+)(\+\d+)?\]")
+_SLOT = re.compile(r"\[%SP\+(\d+)\]")
+_ADDRESS = re.compile(r"\[(%[a-z]+\d+)(?:\+(-?\d+))?\]")
 _OF_INDICES = ("mov", "shr", "and", "add", "sub", "mad", "mul", "shl")
+_OF_NUMBERS = ("add", "sub", "mul", "mad", "div", "rem", "setp", "min", "max")
+_WITH_RESULT = ("add", "sub", "mul", "mad", "fma", "div", "ex2", "min", "max", "mov", "ld", "selp", "neg")
 _FLOAT = re.compile(r"0f[0-9A-F]{8}$")
 _INTEGERS = ("add", "sub", "mul", "mad", "shl", "shr", "and", "div", "rem", "setp", "min", "max", "selp", "mov")
 MOST_SIZES = 6
 MOST_OF_LINE = 20  # of one kind: a function of the library, inlined there, has as many constants as a file
+MOST_OF_SOURCE_LINE = 48  # of one kind that is for code close to its source
 MOST_INDICES = 8
+FACTORS = (2, 4, 8, 16, 32, 64, 128, 256)
+FARTHEST = 40  # statements between one and a number that may be meant in the place of its own
+REACH = 12  # statements between two that write
 MOST_OFF_BY_ONE = 32  # constants above are mostly strides, of loops that the compiler has unrolled too
+
+
+Found = Iterator[tuple[str, str | dict[int, str]]]  # the words, and the instruction's text, or that of several
 
 
 @dataclass(frozen=True)
@@ -49,7 +62,10 @@ class Change:
     lines: Mapping[int, str]
 
     def applied(self, text: Sequence[str]) -> list[str]:
-        return [self.lines.get(number, each) for number, each in enumerate(text)]
+        changed = [*text]
+        for number, line in self.lines.items():
+            changed[number] = line
+        return changed
 
 
 @dataclass(frozen=True)
@@ -60,6 +76,7 @@ class _Statement:
     guard: str
     opcode: str
     operands: tuple[str, ...]
+    phase: int = 0  # how many of its line come before it, without one of another line in between
 
     @property
     def name(self) -> str:
@@ -84,6 +101,9 @@ class _Statement:
 
 @dataclass
 class _Kernel:
+    """A kernel, or a function that one calls."""
+
+    noun: str = "kernel"
     begin: int = 0  # its first line
     statements: list[_Statement] = field(default_factory=list)
     sizes: dict[str, str] = field(default_factory=dict)  # register -> parameter, of 32 bits
@@ -92,34 +112,78 @@ class _Kernel:
     indices: list[str] = field(default_factory=list)  # registers made of threadIdx and the like, and constants, alone
     made: dict[str, int] = field(default_factory=dict)  # register of ``indices`` -> its line
     uses: dict[str, set[int]] = field(default_factory=dict)  # register -> the lines that read it
+    readers: dict[str, set[str]] = field(default_factory=dict)  # register -> the names of what reads it
     parameters: dict[str, str] = field(default_factory=dict)  # parameter -> the type of its load
     used: dict[str, int] = field(default_factory=dict)  # register -> the first line that reads it
+    places: dict[int, int] = field(default_factory=dict)  # line of the PTX -> the statement's place among all
+    variables: dict[str, bool] = field(default_factory=dict)  # see is_variable
+    set_by: dict[str, list[int]] = field(default_factory=dict)  # register -> the statements that set it
 
     def line_of(self, one: _Statement) -> int:
         """The line of the file. A start value belongs to the first line that reads it: nvcc gives it any line."""
-        if one.opcode.startswith("ld.param."):
+        if one.opcode.startswith("ld.param.") and _PARAMETER.fullmatch(one.operands[1]):
             return self.begin
         return self.used.get(one.operands[0], one.line) if one.is_start else one.line
 
     def add(self, one: _Statement) -> None:
         """Keep a statement, and what it says of registers and parameters."""
-        self.statements.append(one)
+        before = self.statements[-1] if self.statements else None
+        phase = before.phase + 1 if before is not None and before.line == one.line else 0
+        self.statements.append(one := replace(one, phase=phase))
+        self.places[one.number] = len(self.statements) - 1
+        for register in _REGISTER.findall("" if one.name in ("st", "bra", "bar") else one.operands[0]):
+            self.set_by.setdefault(register, []).append(len(self.statements) - 1)
         for register in _REGISTER.findall(" ".join(one.operands if one.name == "st" else one.operands[1:])):
             self.used.setdefault(register, one.line)
             self.uses.setdefault(register, set()).add(one.line)
+            self.readers.setdefault(register, set()).add(one.name)
         if one.name == "ld" and ".v" in one.opcode:
             vector = tuple(_REGISTER.findall(one.operands[0]))
             self.vectors.update(dict.fromkeys(vector, vector))
-        if one.opcode.startswith("ld.param."):
+        if one.opcode.startswith("ld.param.") and (match := _PARAMETER.fullmatch(one.operands[1])):
             parameter = one.operands[1].strip("[]")
-            self.parameters[parameter] = one.opcode
-            if one.opcode == "ld.param.u32":
+            if match[2] is None:
+                self.parameters[parameter] = one.opcode
+            if match[2] is None and one.opcode == "ld.param.u32":
                 self.sizes[one.operands[0]] = parameter
         elif one.opcode == "cvt.s64.s32" and one.operands[1] in self.sizes:
             self.wide[one.operands[0]] = self.sizes[one.operands[1]]
         elif self.is_index(one):
             self.indices.append(one.operands[0])
             self.made[one.operands[0]] = one.line
+
+    def is_variable(self, register: str) -> bool:
+        """Whether it may be a variable's, or an element's: what is loaded, or read on another line than it is made."""
+        if (known := self.variables.get(register)) is None:
+            set_by = [self.statements[place] for place in self.set_by.get(register, ())]
+            loaded = any(one.name == "ld" and "retval" not in one.operands[-1] for one in set_by)
+            elsewhere = self.uses.get(register, set()) - {one.line for one in set_by}
+            known = self.variables[register] = bool(set_by) and (loaded or len(set_by) > 1 or bool(elsewhere))
+        return known
+
+    def is_step(self, one: _Statement) -> bool:
+        """Whether it is the step of a loop: a constant is added to what is only kept for the next round."""
+        if one.name != "add" or not _is_integer(one.operands[-1]):
+            return False
+        return one.operands[0] == one.operands[1] or self.readers.get(one.operands[0]) == {"mov"}
+
+    def variables_of_run(self, one: _Statement) -> list[str]:
+        """The variables that a line reads which others set, in the order of the statements around one."""
+        at = self.places[one.number]
+        first = at - one.phase
+        found: dict[str, None] = {}
+        for place in range(first, min(first + FARTHEST, len(self.statements))):
+            if self.statements[place].line != one.line:
+                break
+            for _, register, _ in _uses(self.statements[place]):
+                if self.is_variable(register) and self.set_by[register][0] < first:
+                    found.setdefault(register)
+        return list(found)[:MOST_INDICES]
+
+    def slot_of(self, register: str) -> str:
+        """The variable in local memory that it is read from; empty where it is not."""
+        one = self.statements[self.set_by[register][0]]
+        return one.operands[1] if one.name == "ld" and _SLOT.fullmatch(one.operands[1]) else ""
 
     def is_index(self, one: _Statement) -> bool:
         """Whether it makes a number of threadIdx and the like, and of constants, alone."""
@@ -128,22 +192,33 @@ class _Kernel:
         return all(AXES.fullmatch(each) or _is_integer(each) or each in self.made for each in one.operands[1:])
 
 
-def changes_of(ptx: str, name: str) -> list[Change]:
-    """The likeliest first: one kind of change over all lines, then the next; then of every second instruction alone."""
+Kind = Callable[[_Kernel, _Statement], Found]
+
+
+def changes_of(
+    ptx: str, name: str, kinds: Sequence[Kind] | None = None, within: Collection[int] | None = None
+) -> list[Change]:
+    """The likeliest first: one kind of change over all lines, then the next; then of every second instruction alone.
+
+    ``within``: lines of the file, by default all.
+    """
     kernels = list(_kernels(ptx, name))
     found: dict[tuple[tuple[int, str], ...], Change] = {}
     halves: list[Change] = []
-    for kind in KINDS:
+    for kind in KINDS if kinds is None else kinds:
         groups: dict[tuple[int, str], dict[int, str]] = {}
         for kernel in kernels:
             for statement in kernel.statements:
                 line = kernel.line_of(statement)
-                for words, text in kind(kernel, statement) if line else ():
-                    groups.setdefault((line, words), {})[statement.number] = text
+                if not line or (within is not None and line not in within):
+                    continue
+                for words, text in kind(kernel, statement):
+                    lines = text if isinstance(text, dict) else {statement.number: text}
+                    groups.setdefault((line, words), {}).update(lines)
         of_line: Counter[int] = Counter()
         for (line, words), lines in groups.items():
             of_line[line] += 1
-            if of_line[line] > MOST_OF_LINE:
+            if of_line[line] > (MOST_OF_LINE if kinds is None or kind in KINDS else MOST_OF_SOURCE_LINE):
                 continue
             change = Change(line, words.partition("#")[0], lines)
             found.setdefault(tuple(lines.items()), change)
@@ -155,12 +230,10 @@ def changes_of(ptx: str, name: str) -> list[Change]:
 def _kernels(ptx: str, name: str) -> Iterator[_Kernel]:
     lines = _Lines(files_called(ptx, name))
     kernel: _Kernel | None = None
+    depth = 0  # of braces: inline assembly has blocks of its own
     for number, text in enumerate(ptx.split("\n")):
-        if _KERNEL.match(text):
-            kernel, lines.now = _Kernel(), 0
-        elif text.startswith("}") and kernel is not None:
-            yield kernel
-            kernel = None
+        if header := _KERNEL.match(text):
+            kernel, lines.now, depth = _Kernel("kernel" if header[1] == "entry" else "function"), 0, 0
         elif location := LOCATION.match(text):
             lines.go_to(location)
             if kernel is not None:
@@ -168,6 +241,25 @@ def _kernels(ptx: str, name: str) -> Iterator[_Kernel]:
         elif kernel is not None and (match := _STATEMENT.match(text)):
             operands = tuple(_split(match[5]))
             kernel.add(_Statement(number, lines.now, match[1], match[2] or "", match[3], operands))
+        before, depth = depth, depth + text.count("{") - text.count("}")
+        if kernel is not None and depth == 0 and before > 0:
+            yield kernel
+            kernel = None
+
+
+def without(ptx: str, launched: Sequence[bool]) -> Iterator[int]:
+    """The lines of the kernels that are not launched, by their order in the text; none where their number differs."""
+    text = ptx.split("\n")
+    heads = [number for number, line in enumerate(text) if (head := _KERNEL.match(line)) and head[1] == "entry"]
+    if len(heads) != len(launched):
+        return
+    for first, is_kept in zip(heads, launched, strict=True):
+        depth = 0
+        for number in range(first, first if is_kept else len(text)):
+            yield number
+            before, depth = depth, depth + text[number].count("{") - text[number].count("}")
+            if depth == 0 and before > 0:
+                break
 
 
 class _Lines:
@@ -190,9 +282,6 @@ def _split(operands: str) -> list[str]:
 
 def _is_integer(operand: str) -> bool:
     return bool(re.fullmatch(r"-?\d+", operand))
-
-
-Found = Iterator[tuple[str, str]]
 
 
 def _edges(_: _Kernel, one: _Statement) -> Found:
@@ -234,6 +323,17 @@ def _integers(_: _Kernel, one: _Statement) -> Found:
             yield words, one.with_operand(place, str(other))
 
 
+def _ones(kernel: _Kernel, one: _Statement) -> Found:
+    """A sum with 1 or 2 that is off by one."""
+    if kernel.is_step(one):
+        return
+    if one.name in ("add", "sub") and ".f" not in one.opcode and one.operands[-1] in ("1", "-1", "2", "-2"):
+        value = int(one.operands[-1])
+        for other in (value - 1, value + 1):
+            words = f"the constant is {other} in place of {value}"
+            yield words, one.with_operand(len(one.operands) - 1, str(other))
+
+
 def _operators(_: _Kernel, one: _Statement) -> Found:
     first, rest = one.name, one.opcode.partition(".")[2]
     for other, words in SWAPPED.get(first, ()):
@@ -247,6 +347,9 @@ def _operators(_: _Kernel, one: _Statement) -> Found:
         if first == "mul" and kinds[0] == "lo":
             kinds = kinds[1:]
         yield words, one.text(".".join([other, *kinds]))
+        if (first, other) == ("add", "sub"):
+            destination, *parts = one.operands
+            yield f"{words}, the other way round", one.text(".".join([other, *kinds]), (destination, *parts[::-1]))
 
 
 def _floats(_: _Kernel, one: _Statement) -> Found:
@@ -381,7 +484,7 @@ def _sizes(kernel: _Kernel, one: _Statement) -> Found:
                 continue
             for parameter, other in {each: register for register, each in registers.items()}.items():
                 if parameter != own:
-                    words = f"parameter {_nth(parameter)} of the kernel is in the place of parameter {_nth(own)}"
+                    words = f"parameter {_nth(parameter)} of the {kernel.noun} is in the place of parameter {_nth(own)}"
                     yield words, one.with_operand(place, other)
 
 
@@ -393,7 +496,7 @@ def _limits(kernel: _Kernel, one: _Statement) -> Found:
         if not re.fullmatch(r"%r\d+", one.operands[place]) or one.operands[place] in kernel.sizes:
             continue
         for register, parameter in kernel.sizes.items():
-            words = f"parameter {_nth(parameter)} of the kernel is compared with, in the place of another number"
+            words = f"parameter {_nth(parameter)} of the {kernel.noun} is compared with, in the place of another number"
             yield words + ("" if place == len(one.operands) - 1 else ", on the left"), one.with_operand(place, register)
 
 
@@ -431,20 +534,271 @@ def _parameters(kernel: _Kernel, one: _Statement) -> Found:
     if not one.opcode.startswith("ld.param."):
         return
     own = one.operands[1].strip("[]")
+    if own not in kernel.parameters:
+        return
     for other, opcode in kernel.parameters.items():
         if other != own and opcode == one.opcode and len(kernel.parameters) <= 2 * MOST_SIZES:
             first, second = sorted((_nth(own), _nth(other)))
-            words = f"the kernel's parameters {first} and {second} are exchanged"
+            words = f"the {kernel.noun}'s parameters {first} and {second} are exchanged"
             yield words, one.with_operand(1, f"[{other}]")
 
 
 def _nth(parameter: str) -> int:
-    return int(parameter.rpartition("_")[2]) + 1
+    return int(re.findall(r"_(\d+)", parameter)[-1]) + 1
+
+
+# -- changes of code that is close to its source ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Near:
+    """A register that is known where a statement is: ``steps`` statements before it, as its operand ``place``."""
+
+    register: str
+    steps: int
+    place: int
+    lines: int  # between the two, in the file
+
+
+def _near(kernel: _Kernel, one: _Statement, own: str, lines: int, most: int) -> list[_Near]:
+    """Registers of the same kind as ``own``, at most so many lines away: the nearest first, each once."""
+    at = kernel.places[one.number]
+    kind = own.rstrip("0123456789")
+    found: dict[str, _Near] = {}
+    slots: set[str] = set()
+    for steps in range(min(at, FARTHEST) + 1):
+        other = kernel.statements[at - steps]
+        away = abs(other.line - one.line)
+        if away > lines:
+            continue
+        for place, operand in enumerate(other.operands):
+            for register in _REGISTER.findall(operand):
+                if register.rstrip("0123456789") != kind or register in (own, one.operands[0], *found):
+                    continue
+                if kernel.is_variable(register) and kernel.set_by[register][0] < at:
+                    if (slot := kernel.slot_of(register)) in slots:
+                        continue
+                    slots |= {slot} - {""}
+                    found[register] = _Near(register, steps, place, away)
+    return sorted(found.values(), key=lambda each: (each.lines, each.steps, each.place))[:most]
+
+
+def _origin(kernel: _Kernel, register: str) -> str:
+    """``what line 12 loads``"""
+    if register not in kernel.set_by:
+        return "another value"
+    one = kernel.statements[kernel.set_by[register][0]]
+    line = kernel.line_of(one)
+    if one.opcode.startswith("ld.param.") and (match := _PARAMETER.fullmatch(one.operands[1])):
+        return f"parameter {int(match[1]) + 1} of the {kernel.noun}"
+    verb = "reads" if one.name == "ld" and not one.opcode.startswith("ld.param") else "computes"
+    return f"what line {line} {verb}" if line else "another value"
+
+
+def _uses(one: _Statement) -> Iterator[tuple[int, str, Callable[[str], str]]]:
+    """What it reads: the operand, the register (of a constant, one of its kind), and the operand with another."""
+    if one.name in ("bra", "call", "bar", "ret") or one.is_start or one.opcode.startswith(("ld.param", "cvta")):
+        return
+    written = 0 if one.name in ("st", "cp") else 1  # a copy of the copy engine has no register that it sets
+    for place, operand in enumerate(one.operands[written:], written):
+        for match in _REGISTER.finditer(operand):
+            before, after = operand[: match.start()], operand[match.end() :]
+            yield place, match[0], lambda other, before=before, after=after: f"{before}{other}{after}"  # type: ignore[misc]
+        if one.name in _OF_NUMBERS and "wide" not in one.opcode and _is_integer(operand) and abs(int(operand)) > 1:
+            yield place, "%rd0" if one.opcode.endswith("64") else "%r0", lambda other: other
+
+
+def _others(lines: int, most: int) -> Kind:
+    """Another number from so many lines around, in the place of one that is read, or of a constant."""
+
+    def kind(kernel: _Kernel, one: _Statement) -> Found:
+        for nth, (place, own, operand) in enumerate(_uses(one)):
+            constant = _is_integer(one.operands[place])
+            if not constant and (not kernel.is_variable(own) or kernel.slot_of(own)):
+                continue
+            for near in _near(kernel, one, own, lines, most):
+                noun = "address" if one.operands[place].startswith("[") else "number"
+                other = one.operands[place] if constant else _origin(kernel, own)
+                words = f"a {noun} that it uses is {_origin(kernel, near.register)}, in the place of {other}"
+                key = f"{one.opcode} {one.phase} {nth} {near.steps} {near.place}"
+                yield f"{words}#{key}", one.with_operand(place, operand(near.register))
+
+    return kind
+
+
+def _arguments(kernel: _Kernel, one: _Statement) -> Found:
+    """Another variable of the whole kernel as an argument of a function, or of the copy engine."""
+    if not one.opcode.startswith(("st.param", "cp.async.bulk")):
+        return
+    at = kernel.places[one.number]
+    for nth, (place, own, operand) in enumerate(_uses(one)):
+        kind = own.rstrip("0123456789")
+        known = [
+            register
+            for register, places in kernel.set_by.items()
+            if register.rstrip("0123456789") == kind and places[0] < at and kernel.is_variable(register)
+        ]
+        others = [register for register in known if register != own and kernel.slot_of(register) == ""]
+        for other in others[::-1][:MOST_INDICES]:
+            words = f"an argument is {_origin(kernel, other)}, in the place of {_origin(kernel, own)}"
+            yield (
+                f"{words}#{one.opcode} {one.phase} {nth} {known.index(other)}",
+                one.with_operand(place, operand(other)),
+            )
+
+
+def _swapped(kernel: _Kernel, one: _Statement) -> Found:
+    """Two variables exchanged wherever the line uses them."""
+    uses = [(place, own, operand) for place, own, operand in _uses(one) if kernel.is_variable(own)]
+    if not uses or one.operands[uses[0][0]].startswith("["):
+        return
+    around = kernel.variables_of_run(one)
+    for place, own, operand in uses:
+        for other in around:
+            if other != own and other.rstrip("0123456789") == own.rstrip("0123456789") and own in around:
+                pair = sorted((around.index(own), around.index(other)))
+                first, second = (_origin(kernel, around[each]) for each in pair)
+                yield f"{first} and {second} are exchanged#{pair}", one.with_operand(place, operand(other))
+
+
+def _slots(lines: int, most: int) -> Kind:
+    """Another variable in the place of one that is read, where both are in local memory."""
+
+    def kind(kernel: _Kernel, one: _Statement) -> Found:
+        if one.name != "ld" or (match := _SLOT.fullmatch(one.operands[1])) is None:
+            return
+        own, size = int(match[1]), int(re.sub(r"\D", "", one.opcode.rpartition(".")[2])) // 8
+        found = _slots_around(kernel, one, lines)
+        found.pop(own, None)
+        near = sorted(found, key=found.__getitem__)[:most]
+        for slot in dict.fromkeys([*near, own + size, max(own - size, 0)]):
+            where = "one of the line or beside it"
+            if slot in found and found[slot][0]:
+                where = f"one, which line {found[slot][2]} has"
+            words = f"a variable or element that it reads is another {where}#{one.phase} {slot - own}"
+            yield words, one.with_operand(1, f"[%SP+{slot}]")
+
+    return kind
+
+
+def _slots_around(kernel: _Kernel, one: _Statement, lines: int) -> dict[int, tuple[int, int, int]]:
+    """Variables of the same type, at most so many lines away -> (lines, statements, the line)."""
+    at, typed = kernel.places[one.number], one.opcode.rpartition(".")[2]
+    found: dict[int, tuple[int, int, int]] = {}
+    for place in range(max(at - FARTHEST, 0), min(at + FARTHEST, len(kernel.statements))):
+        other = kernel.statements[place]
+        match = _SLOT.fullmatch(other.operands[0 if other.name == "st" else -1])
+        away = abs(other.line - one.line)
+        if match is not None and other.opcode.rpartition(".")[2] == typed and away <= lines:
+            found.setdefault(int(match[1]), (away, abs(place - at), other.line))
+    return found
+
+
+def _more(kernel: _Kernel, one: _Statement) -> Found:
+    """One more, or one less, than a whole number that is computed or compared with."""
+    if kernel.is_step(one):
+        return
+    kinds = one.opcode.split(".")
+    typed, key = kinds[-1], f"#{one.opcode} {one.phase}"
+    if typed not in ("s32", "u32", "s64", "u64") or "wide" in kinds:
+        return
+    for by, words in (("1", "more"), ("-1", "less")):
+        if one.name in ("add", "sub", "mul", "mad", "min", "max") or one.opcode.startswith("cvt.s64.s32"):
+            to = one.operands[0]
+            yield f"its result is 1 {words}{key}", f"{one.text()} {one.guard}add.{typed} {to}, {to}, {by};"
+        if one.name == "setp" and not _is_integer(one.operands[2]):
+            added = f"{one.indent}{{ .reg .b{typed[1:]} %other; add.{typed} %other, {one.operands[2]}, {by};"
+            compared = one.text(operands=(*one.operands[:2], "%other")).strip()
+            yield f"it compares with 1 {words}{key}", f"{added} {compared} }}"
+
+
+def _scaled(kernel: _Kernel, one: _Statement) -> Found:
+    """A whole number that is kept, times a power of two, or divided by it."""
+    if one.name not in ("add", "sub", "mul", "mad", "div", "rem", "shr", "and") or ".wide" in one.opcode:
+        return
+    if not kernel.is_variable(one.operands[0]) or not re.fullmatch(r"%rd?\d+", one.operands[0]):
+        return
+    typed = "s64" if one.operands[0].startswith("%rd") else "s32"
+    for factor in FACTORS:
+        more = f"{one.text()} {one.guard}mul.lo.{typed} {one.operands[0]}, {one.operands[0]}, {factor};"
+        yield f"its result is times {factor}#{one.opcode} {one.phase}", more
+
+
+def _terms(lines: int, most: int) -> Kind:
+    """One more term or factor, of the numbers from so many lines around."""
+
+    def kind(kernel: _Kernel, one: _Statement) -> Found:
+        to = one.operands[0]
+        if one.name not in _WITH_RESULT or "param" in one.opcode or one.is_start:
+            return
+        if (match := re.fullmatch(r"(%f|%r|%rd)\d+", to)) is None:
+            return
+        typed = {"%f": "f32", "%r": "s32", "%rd": "s64"}[match[1]]
+        kept = "f32" if typed == "f32" else f"b{typed[1:]}"
+        product = "mul.f32" if typed == "f32" else f"mul.lo.{typed}"
+        operations = [(f"add.{typed}", "is added"), (f"sub.{typed}", "is subtracted"), (product, "is a factor")]
+        operations += [("div.rn.f32", "divides it")] if typed == "f32" else []
+        for near in _near(kernel, one, to, lines, most):
+            if near.steps == 0 and one.name in ("mov", "ld"):
+                continue
+            for opcode, words in operations:
+                # The other number is read first: the statement may set it.
+                first = f"{one.indent}{{ .reg .{kept} %other; mov.{kept} %other, {near.register};"
+                then = f"{one.text().strip()} {one.guard}{opcode} {to}, {to}, %other; }}"
+                key = f"{one.opcode} {one.phase} {near.steps} {near.place}"
+                yield f"{_origin(kernel, near.register)} {words}, too#{key}", f"{first} {then}"
+
+    return kind
+
+
+def _numbers(kind: Kind) -> Kind:
+    """The same, but not of a sum that is an address: an offset in bytes is added there."""
+
+    def changes(kernel: _Kernel, one: _Statement) -> Found:
+        if one.opcode in ("add.s64", "add.u64"):
+            for register in one.operands[1:]:
+                made = [kernel.statements[place] for place in kernel.set_by.get(register, ())]
+                if any(each.name == "shl" or ".wide" in each.opcode for each in made):
+                    return
+        yield from kind(kernel, one)
+
+    return changes
+
+
+def _neighbours(_: _Kernel, one: _Statement) -> Found:
+    """The element before or after the one that is read or written."""
+    if one.name not in ("ld", "st") or "param" in one.opcode or ".v" in one.opcode:
+        return
+    size = int(re.sub(r"\D", "", one.opcode.rpartition(".")[2]) or 0) // 8
+    place = 0 if one.name == "st" else 1
+    match = _ADDRESS.fullmatch(one.operands[place])
+    if not size or match is None:
+        return
+    offset, verb = int(match[2] or 0), {"ld": "reads", "st": "writes"}[one.name]
+    for away in (-3, -2, -1, 1, 2, 3):
+        words = f"it {verb} the element {abs(away)} {'further' if away > 0 else 'before'}#{one.opcode} {one.phase}"
+        yield words, one.with_operand(place, f"[{match[1]}+{offset + away * size}]")
+
+
+def _order(kernel: _Kernel, one: _Statement) -> Found:
+    """Two numbers that are written one after the other, exchanged."""
+    if one.name != "st" or "param" in one.opcode:
+        return
+    at = kernel.places[one.number]
+    for other in kernel.statements[at + 1 : at + REACH]:
+        if other.opcode == one.opcode and other.operands[1] != one.operands[1] and abs(other.line - one.line) <= 2:
+            texts = {one.number: one.with_operand(1, other.operands[1])}
+            texts[other.number] = other.with_operand(1, one.operands[1])
+            where = f"what line {other.line} writes" if other.line != one.line else "the next that it writes"
+            yield f"what it writes is exchanged with {where}#{one.phase} {other.phase}", texts
+            return
 
 
 # The likeliest first, those that have many changes last.
 KINDS = (
     _edges,
+    _ones,
+    _order,
     _parameters,
     _operators,
     _limits,
@@ -460,5 +814,22 @@ KINDS = (
     _guards,
     _operands,
     _integers,
+)
+# For code that is close to its source: there an operand is what the file says, and nothing is merged or unrolled. In
+# steps, of which each is tried only if those before found nothing.
+SOURCE_KINDS = (
+    (
+        _edges,
+        _ones,
+        _quotients,
+        _swapped,
+        _slots(1, 3),
+        _others(0, 4),
+        _numbers(_more),
+        _numbers(_operators),
+        _others(1, 3),
+    ),
+    (_order, _integers, _slots(4, 4), _others(4, 4), _arguments, _sizes, _exchanged),
+    (_numbers(_scaled), _numbers(_terms(1, 3)), _neighbours, _limits, _numbers(_operands), _signs, _floats),
 )
 ALTERNATING = (_edges, _operators, _signs)  # two of a kind are often on one line, which the compiler may repeat

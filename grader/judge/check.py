@@ -32,7 +32,7 @@ from grader.judge.earlier import earlier
 from grader.judge.indices import of_finding
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab, beside, in_order
-from grader.judge.repairs import repair
+from grader.judge.repairs import SourceLike, repair
 from grader.judge.unset import of_unset
 from grader.sandbox.parent import Sandbox
 from grader.storage.whole_file import write_whole
@@ -94,6 +94,10 @@ def budget_for(device: str) -> SearchBudget:
     return SearchBudget(diagnose=True, large=2, work_limit=1 << 40)
 
 
+# Findings whose line may be another than the one at fault.
+REPAIRED = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)
+
+
 @dataclass
 class _Search:
     """The state of one check: every shape is tried once, and its verdict remembered.
@@ -107,6 +111,7 @@ class _Search:
     sandbox: Sandbox
     budget: SearchBudget
     explain: Explain | None = None
+    source_like: SourceLike | None = None
     tried: dict[CaseKey, Verdict] = field(default_factory=dict)
     instructions: int = 0
     work: int = 0
@@ -147,14 +152,16 @@ def check(
     budget: SearchBudget,
     last_failure: Path | None = None,
     explain: Explain | None = None,
+    source_like: SourceLike | None = None,
 ) -> Verdict:
     """Try shapes until one fails, then the smallest that fails alike; a pass says how many were tried.
 
     ``last_failure`` is the file in which the shape that failed is kept, to be tried first the next time. ``explain``
     runs a case on the simulator, where the sandbox's device does not see why two calls gave different bits.
+    ``source_like`` makes PTX that is close to the file's source.
     Raises SandboxError where the device cannot be used.
     """
-    search = _Search(kata, spec, sandbox, budget, explain)
+    search = _Search(kata, spec, sandbox, budget, explain, source_like)
     failed = _remembered(search, last_failure) or _first_failing_named(search) or _drawn(search)
     if failed is None:
         if last_failure is not None:
@@ -515,16 +522,16 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         verdict = replace(verdict, clues=(*notes, *_indices(search, shape, finding, verdict.launched or ())))
     if not _costs_a_process(verdict) and (kept := _of_calls(search, shape)):
         return replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
-    if verdict.kind is not Kind.WRONG_ANSWER and (finding is None or finding.kernel is None or len(kernels) < 2):
-        return verdict
     lab = Lab(search.kata, search.spec, search.call, search.budget.limits)
     for key, known in search.tried.items():
         if known.passed or known.kind is Kind.WRONG_ANSWER:
             lab.known[key] = not known.passed
+    if verdict.kind is not Kind.WRONG_ANSWER and (finding is None or finding.kernel is None or len(kernels) < 2):
+        return _repaired(search, lab, shape, verdict)
     if finding is not None:
         if not _costs_a_process(verdict):
             verdict = replace(verdict, clues=sorted_clues([*verdict.clues, *earlier(lab, shape, finding)]))
-        return verdict
+        return _repaired(search, lab, shape, verdict)
     richest, clues = diagnose(lab, shape)
     if richest != shape:
         case = Case(search.kata, search.spec, richest)
@@ -534,8 +541,17 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     program = search.sandbox.program
     found = [*clues, *of_unset(program)]
     if not any(clue.about in ("formula", "unset") for clue in found):
-        found += repair(lab, richest, program)
+        found += repair(lab, richest, program, search.source_like)
     return replace(verdict, clues=sorted_clues(found))
+
+
+def _repaired(search: _Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Verdict:
+    """The verdict of a finding, with the line where a small change takes it away."""
+    if verdict.kind not in REPAIRED or _costs_a_process(verdict):
+        return verdict
+    lab.known |= {key: True for key, known in search.tried.items() if known.kind is verdict.kind}
+    clues = repair(lab, shape, search.sandbox.program, search.source_like, verdict.kind)
+    return replace(verdict, clues=sorted_clues([*clues, *verdict.clues]))
 
 
 def _of_calls(search: _Search, failed: CaseKey) -> tuple[Clue, ...]:

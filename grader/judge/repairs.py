@@ -1,39 +1,57 @@
-"""A wrong answer -> the one line of the file where a small change of the compiled code makes every tried case right.
+"""A wrong answer or a finding -> the one line of the file where a small change of the compiled code makes every tried
+case right.
 
 The simulator runs PTX. So a change of one comparison, constant or operator costs no run of nvcc: the changed PTX is
 loaded in place of the file's own, and the failing case is called again. A change that makes it right is tried on the
 other cases, those that fail first. All instructions of a line that have the same form change together: the compiler
 unrolls loops, and turns a loop's condition round.
+
+An optimised kernel has no instruction for what the compiler merged, unrolled or moved out of a loop. So nvcc then
+makes PTX of the file once more, without optimisation. There each operand of the file is one of the PTX.
+
+Only lines that the learner wrote are changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from grader.compile.changes import Change, changes_of
-from grader.content.skeleton import todos
-from grader.judge.case import Case, CaseKey, largest_within
+from grader.compile.changes import KINDS, SOURCE_KINDS, Change, changes_of, without
+from grader.compile.changes import Kind as Kinds
+from grader.content.skeleton import skeleton_of
+from grader.devices import Call, Outcome
+from grader.judge.case import Case, CaseKey, allowed, largest_within
 from grader.judge.lab import Lab, judged
 from grader.sandbox.child import SandboxError
 from grader.sandbox.parent import Program, Sandbox
-from grader.verdict import Clue
+from grader.verdict import Clue, Kind
 
 LARGEST = 1 << 20  # bytes of PTX
-CHANGES = 280  # that are tried on the failing case
-INSTRUCTIONS = 4_000_000  # warp instructions of all these calls together
-BYTES = 24 << 20  # of PTX that is loaded, in all
+# What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
+SECONDS = 0.6
+SOURCE_SECONDS = 1.2  # for code that is close to the source
+OF_CALL, OF_BYTE, OF_INSTRUCTION = 2.5e-3, 3.5e-8, 4e-7  # what a call, a byte of PTX and a warp instruction cost
+OF_SECOND_CHOICE = 0.2  # for PTX that was made in vain
 ROUNDS = 8  # times the instructions of the file's own call, that one call of changed code may take
 LEAST = 2_000
-MOST_LOST = 20_000  # that a call is taken for which does not say how many it took
+UNKNOWN = 200_000  # of a call whose finding ended it
+MOST_LOST = 5_000  # that a call is taken for which does not say how many it took
+LEAST_CASES = 4  # on fewer, a change is right by chance
 WRONG, RIGHT = 6, 6  # other cases that must be right, too: of those that failed, and of those that passed
 ELEMENTS = 8  # of an output: a case with fewer is right by chance
 WORK = 1_000_000  # of the largest case
+LARGE_WORK, LARGE_INSTRUCTIONS = 20_000_000, 2_000_000  # of one more case, for a change that all others are right with
 LINES = 2  # that a clue names, at most
+
+
+SourceLike = Callable[[Path], "Path | None"]  # a folder to write to -> the file's PTX, close to its source
 
 
 @dataclass
@@ -43,46 +61,152 @@ class _Trial:
     lab: Lab
     sandbox: Sandbox
     folder: Path
-    text: list[str]
-    instructions: int = INSTRUCTIONS
-    bytes: int = BYTES
-    changes: int = CHANGES
+    name: str  # of the learner's file
+    text: str
+    kind: Kind  # how the failing case fails
+    seconds: float = SECONDS
+    written: int = 0  # files
     limit: int = 0  # of the instructions that a call on the failing case may take
+    reached: frozenset[int] = frozenset()  # lines that the failing case comes to
+    unreached: frozenset[int] = frozenset()  # and that it does not
+    dropped: frozenset[int] = frozenset()  # lines of the PTX: of the kernels that it does not launch
+    calls: dict[CaseKey, tuple[Case, Call]] = field(default_factory=dict)
+    answers: set[tuple[CaseKey, bytes]] = field(default_factory=set)  # wrong ones
 
-    def write(self, number: int, change: Change) -> Path:
-        path = self.folder / f"{number}.ptx"
-        path.write_text("\n".join(change.applied(self.text)))
-        self.bytes -= path.stat().st_size
+    def write(self, text: Sequence[str], *, short: bool = False) -> Path:
+        """``short``: without the kernels that the failing case does not launch."""
+        self.written += 1
+        path = self.folder / f"{self.written}.ptx"
+        kept = [line for number, line in enumerate(text) if number not in self.dropped] if short else text
+        self.seconds -= OF_BYTE * path.write_text("\n".join(kept))
         return path
 
+    def call(self, key: CaseKey, ptx: Path, **more: Any) -> tuple[Case, Outcome]:
+        if key not in self.calls:
+            case = Case(self.lab.kata, self.lab.spec, key)
+            self.calls[key] = case, case.call(nth=0, limits=self.lab.limits)
+        case, call = self.calls[key]
+        return case, self.sandbox.call(replace(call, ptx=str(ptx), **more))
+
+    def is_wrong(self, key: CaseKey) -> bool:
+        """Whether the unchanged code fails as it must."""
+        ptx = self.write(self.text.split("\n"))
+        case, outcome = self.call(key, ptx, coverage=True)
+        ptx.unlink()
+        self.limit = ROUNDS * outcome.executed + LEAST if outcome.executed else UNKNOWN
+        seen = {line for kernel in outcome.coverage for line, _ in kernel.lines}
+        self.reached = _reached(outcome)
+        self.unreached = frozenset(seen - self.reached)
+        launched = [kernel.launched for kernel in outcome.coverage]
+        self.dropped = frozenset(without(self.text, launched))
+        self.answers.add((key, _bytes_of(outcome)))
+        if outcome.findings:
+            return any(finding.kind == self.kind for finding in outcome.findings)
+        return self.kind is Kind.WRONG_ANSWER and judged(case, outcome).wrong
+
     def is_right(self, key: CaseKey, ptx: Path, limit: int) -> bool:
-        case = Case(self.lab.kata, self.lab.spec, key)
-        limits = replace(self.lab.limits, instructions=limit)
-        outcome = self.sandbox.call(replace(case.call(nth=0, limits=limits), ptx=str(ptx)))
-        self.instructions -= outcome.executed or min(limit, MOST_LOST)
-        return not outcome.findings and not judged(case, outcome).wrong
+        case, outcome = self.call(key, ptx, limits=replace(self.lab.limits, instructions=limit))
+        self.seconds -= OF_CALL + OF_INSTRUCTION * (outcome.executed or min(limit, MOST_LOST))
+        if outcome.findings or (key, (answer := _bytes_of(outcome))) in self.answers:
+            return False
+        right = not judged(case, outcome).wrong
+        if not right:
+            self.answers.add((key, answer))
+        return right
+
+    def are_right(self, cases: Sequence[CaseKey], text: Sequence[str], limit: int) -> bool:
+        """Whether all cases are right, and together come to all lines that the failing case came to: code that goes
+        round the line at fault is right, too."""
+        ptx = self.write(text)
+        right = all(self.is_right(key, ptx, limit) for key in cases)
+        if right:
+            _, outcome = self.call(cases[0], ptx, coverage=True)
+            right = self.reached <= _reached(outcome)
+        ptx.unlink()
+        return right
+
+    def stays_right(self, text: Sequence[str]) -> bool:
+        """Whether a larger case is right, too, as far as so many instructions tell."""
+        sizes = largest_within(self.lab.kata, self.lab.spec, LARGE_WORK)
+        if sizes is None:
+            return True
+        ptx, key = self.write(text), CaseKey.of(self.lab.spec, sizes, self.lab.spec.values[0].name, 1)
+        case, outcome = self.call(key, ptx, limits=replace(self.lab.limits, instructions=LARGE_INSTRUCTIONS))
+        ptx.unlink()
+        if outcome.findings:
+            return all(finding.kind == Kind.TIME_OUT for finding in outcome.findings)
+        return not judged(case, outcome).wrong
 
 
-def repair(lab: Lab, failed: CaseKey, program: Program | None) -> Iterator[Clue]:
-    """At most one clue; none where changes on more than LINES lines do, or the file is too large to try."""
+def _reached(outcome: Outcome) -> frozenset[int]:
+    """The lines that calls came to since the code was loaded."""
+    return frozenset(line for kernel in outcome.coverage for line, came in kernel.lines if came)
+
+
+def _bytes_of(outcome: Outcome) -> bytes:
+    return b"".join(bytes(outcome.outputs[name]) for name in sorted(outcome.outputs))
+
+
+def repair(
+    lab: Lab,
+    failed: CaseKey,
+    program: Program | None,
+    source_like: SourceLike | None = None,
+    kind: Kind = Kind.WRONG_ANSWER,
+) -> Iterator[Clue]:
+    """At most one clue; none where changes on more than LINES lines do, or the file is too large to try.
+
+    First the PTX that runs is changed, then the one that is close to the source, where that fails in the same way, as
+    ``kind`` says.
+    """
     if program is None or program.device != "sim" or program.ptx.stat().st_size > LARGEST:
         return
-    text = program.ptx.read_text(errors="replace")
     cases = _cases(lab, failed)
-    if sum(prod(tensor.extent(dict(key.sizes))) for key in cases for tensor in lab.spec.outputs) < ELEMENTS:
+    elements = sum(prod(tensor.extent(dict(key.sizes))) for key in cases for tensor in lab.spec.outputs)
+    if len(cases) < LEAST_CASES or elements < ELEMENTS:
         return
     with suppress(SandboxError, OSError), TemporaryDirectory() as folder, Sandbox(program.device) as sandbox:
         sandbox.load(program)
-        trial = _Trial(lab, sandbox, Path(folder), text.split("\n"))
-        blocks = todos(program.source.read_text(errors="replace"))
-        own = {line for todo in blocks for line in range(todo.line, todo.end)}  # where a learner writes
-        changes = changes_of(text, program.source.name)
-        found = list(_right_ones(trial, [change for change in changes if change.line in own], cases))
-        if not found:
-            found = list(_right_ones(trial, [change for change in changes if change.line not in own], cases))
+        text, name = program.ptx.read_text(errors="replace"), program.source.name
+        own = _own_lines(program.source.read_text(errors="replace"), skeleton_of(lab.kata))
+        trial = _Trial(lab, sandbox, _folder(folder, "own"), name, text, kind)
+        if not trial.is_wrong(cases[0]):
+            return
+        found = _found(trial, cases, own, (KINDS,))
+        if not found and source_like is not None and (ptx := source_like(_folder(folder, "close"))) is not None:
+            close = _Trial(lab, sandbox, ptx.parent, name, ptx.read_text(errors="replace"), kind, SOURCE_SECONDS)
+            if close.is_wrong(cases[0]):
+                found = _found(close, cases, own, SOURCE_KINDS)
+            else:  # such as one whose products are in flight while its registers are stored
+                trial.seconds = close.seconds - OF_SECOND_CHOICE
+                found = _found(trial, cases, own, SOURCE_KINDS)
         lines = sorted({change.line for change in found})
         if 1 <= len(lines) <= LINES:
             yield Clue("repair", _words(found, len(cases)), line=lines[0] if len(lines) == 1 else None)
+
+
+def _own_lines(text: str, skeleton: str) -> set[int]:
+    """The lines that a learner wrote: none in the place of an equal line of the skeleton."""
+    lines, given = text.split("\n"), skeleton.split("\n")
+    before, after = ([" ".join(each.split()) for each in file] for file in (given, lines))
+    changed = [part for part in SequenceMatcher(None, before, after).get_opcodes() if part[0] != "equal"]
+    return {line + 1 for _, _, _, first, end in changed for line in range(first, end)}
+
+
+def _folder(parent: str, name: str) -> Path:
+    folder = Path(parent) / name
+    folder.mkdir()
+    return folder
+
+
+def _found(
+    trial: _Trial, cases: Sequence[CaseKey], own: Collection[int], steps: Iterable[Sequence[Kinds]]
+) -> list[Change]:
+    """The changes of the first step that has any, in the learner's own lines."""
+    for kinds in steps:
+        if found := list(_right_ones(trial, changes_of(trial.text, trial.name, kinds, own), cases)):
+            return found
+    return []
 
 
 def _cases(lab: Lab, failed: CaseKey) -> list[CaseKey]:
@@ -98,7 +222,10 @@ def _cases(lab: Lab, failed: CaseKey) -> list[CaseKey]:
     for is_wrong, most in ((True, WRONG), (False, RIGHT)):
         keys = sorted((key for key in chosen if lab.known[key] == is_wrong), key=lambda key: -work[key])
         found += [*_of_other_sizes(keys), *keys][:most]
-    return [*dict.fromkeys([*found, *named])]
+    for sizes in lab.spec.named_sizes:  # few are known after a finding
+        if len(found) < WRONG + RIGHT and allowed(lab.kata, sizes) and lab.spec.work(sizes) <= WORK:
+            named.append(CaseKey.of(lab.spec, sizes, lab.spec.values[len(named) % len(lab.spec.values)].name, 1))
+    return [*dict.fromkeys([*found, *named])][: 2 * (WRONG + RIGHT)]
 
 
 def _of_other_sizes(keys: Iterable[CaseKey]) -> list[CaseKey]:
@@ -108,21 +235,19 @@ def _of_other_sizes(keys: Iterable[CaseKey]) -> list[CaseKey]:
 def _right_ones(trial: _Trial, changes: Sequence[Change], cases: Sequence[CaseKey]) -> Iterator[Change]:
     """The changes with which all cases are right."""
     failed, limit = cases[0], trial.lab.limits.instructions
-    if not trial.limit:
-        own = trial.sandbox.call(Case(trial.lab.kata, trial.lab.spec, failed).call(nth=0, limits=trial.lab.limits))
-        if own.findings:
-            return
-        trial.limit = ROUNDS * own.executed + LEAST
+    text = trial.text.split("\n")
     lines: set[int] = set()
     for change in changes:
-        if min(trial.instructions, trial.bytes, trial.changes) <= 0 or len(lines) > LINES:
+        if trial.seconds <= 0 or len(lines) > LINES:
             return
-        trial.changes -= 1
-        ptx = trial.write(trial.changes, change)
-        if trial.is_right(failed, ptx, trial.limit) and all(trial.is_right(key, ptx, limit) for key in cases[1:]):
+        if change.line in trial.unreached or trial.dropped.issuperset(change.lines):
+            continue
+        short = trial.write(change.applied(text), short=True)
+        right = trial.is_right(failed, short, trial.limit)
+        short.unlink()
+        if right and trial.are_right(cases, change.applied(text), limit) and trial.stays_right(change.applied(text)):
             lines.add(change.line)
             yield change
-        ptx.unlink()
 
 
 def _words(found: Sequence[Change], cases: int) -> str:
