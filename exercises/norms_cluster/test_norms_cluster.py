@@ -265,52 +265,25 @@ LAYER = Spec(
 # Around a warp's slice (2048), and clusters of 1, 2 and 4 blocks (32768, 65536, 131072). One of two blocks, and blocks
 # of two warps, with as many rows as their inboxes have places, or more; of the latter so many that a place is used a
 # third time.
-RMS_AHEAD = replace(
-    RMS,
-    sizes={"rows": Size(1, 20), "cols": Size(8, 6000)},
-    named_sizes=(
-        shape(1, 8),
-        shape(3, 16),
-        shape(2, 40),
-        shape(5, 248),
-        shape(3, 264),
-        shape(9, 2048),
-        shape(2, 2056),
-        shape(3, 4096),
-        shape(2, 32_768),
-        shape(36, 2056),
-        shape(4, 32_776),
-        shape(1, 65_536),
-        shape(2, 65_544),
-        shape(1, 131_072),
-        shape(400, 8),
-    ),
+AHEAD_SIZES = (
+    shape(1, 8),
+    shape(3, 16),
+    shape(2, 40),
+    shape(5, 248),
+    shape(3, 264),
+    shape(9, 2048),
+    shape(2, 2056),
+    shape(3, 4096),
+    shape(2, 32_768),
+    shape(36, 2056),
+    shape(4, 32_776),
+    shape(1, 65_536),
+    shape(2, 65_544),
+    shape(1, 131_072),
+    shape(400, 8),
 )
-# The same around a slice of 1024, and clusters of 1, 2, 4 and 8 blocks (16384, 32768, 65536, 131072). With 122888
-# columns, 127 slices of 968 hold the row, and the last warp has none. The kinds of values take turns, and the first row
-# of two slices gets `balanced`: the slices' means are far apart.
-LAYER_AHEAD = replace(
-    LAYER,
-    sizes={"rows": Size(1, 20), "cols": Size(8, 3000)},
-    named_sizes=(
-        shape(1, 8),
-        shape(3, 16),
-        shape(2, 40),
-        shape(5, 248),
-        shape(3, 264),
-        shape(3, 2048),
-        shape(2, 1032),
-        shape(9, 1024),
-        shape(2, 16_384),
-        shape(36, 1032),
-        shape(5, 16_392),
-        shape(1, 32_776),
-        shape(2, 65_544),
-        shape(1, 122_888),
-        shape(1, 131_072),
-        shape(400, 8),
-    ),
-)
+RMS_AHEAD = replace(RMS, sizes={"rows": Size(1, 20), "cols": Size(8, 6000)}, named_sizes=AHEAD_SIZES)
+LAYER_AHEAD = replace(LAYER, sizes=RMS_AHEAD.sizes, named_sizes=AHEAD_SIZES)
 
 SPECS: dict[str, Spec] = {
     "rms_norm_cluster_f16": RMS,

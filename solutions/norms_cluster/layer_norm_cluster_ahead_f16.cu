@@ -3,8 +3,8 @@
 // Shapes     x, y: [rows, cols], weight, bias: [cols] f16, row-major, contiguous, 16-byte aligned bases, any rows >= 1,
 //            cols in 8..131072 and a multiple of 8
 // Technique  resident clusters take row after row; a warp has a slice of every row, which bulk copies load into a ring
-//            of the warp's own, next to the slice's weights and biases; it sends the moments of its slice to all blocks
-//            of the cluster
+//            of the warp's own, and the slice's weights and biases in registers; it sends the moments of its slice to
+//            all blocks of the cluster
 // New        over rms_norm_cluster_ahead_f16: a warp sends two numbers, and the second needs the first; all parts are
 //            merged at once, not pair by pair as in layer_norm_cluster_f16
 // Bound      memory bandwidth; every call gives the same bits
@@ -20,15 +20,15 @@ namespace cg = cooperative_groups;
 // From kata_tma.cuh:
 using kata::smem_address, kata::mbarrier_init, kata::expect, kata::wait, kata::load_bytes;
 
-constexpr int MAX_RANKS = 8;  // blocks of the largest cluster: every card with clusters has room for it
+constexpr int MAX_RANKS = 4;  // blocks of the largest cluster
 constexpr int THREADS = 512;  // of the largest block: a short row gets a smaller one
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr int MAX_PARTS = MAX_RANKS * WARPS;  // slices of the longest row
 constexpr int VEC = 8;                        // elements per access: uint4 is 16 bytes
-constexpr int PACKS = 4;                      // accesses of a thread per row
-constexpr int VECTORS = WARP_SIZE * PACKS;    // of the largest slice: 2 KB
-constexpr int STAGES = 4;                     // slices in a warp's ring: one to write, one to sum, two in flight
+constexpr int PACKS = 8;                      // accesses of a thread per row
+constexpr int VECTORS = WARP_SIZE * PACKS;    // of the largest slice: 4 KB
+constexpr int STAGES = 3;                     // slices in a warp's ring: one to write, one to sum, one in flight
 constexpr int PLACES = 4;                     // rows whose moments may be in flight to a block, or not read yet
 constexpr unsigned FULL_MASK = 0xffffffff;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
@@ -56,6 +56,17 @@ __device__ __forceinline__ void widen(float* to_rmem, const uint4& pack) {
     for (int j = 0; j < VEC; ++j) to_rmem[j] = __half2float(from[j]);
 }
 
+// The same of weights, which are in registers for all rows. volatile keeps the compiler from widening them once, before
+// all rows: as floats they would take twice the registers.
+__device__ __forceinline__ void widen_here(float* to_rmem, const uint4& pack) {
+    const uint32_t words[VEC / 2] = {pack.x, pack.y, pack.z, pack.w};
+#pragma unroll
+    for (int i = 0; i < VEC / 2; ++i)
+        asm volatile("{.reg .f16 low, high; mov.b32 {low, high}, %2; cvt.f32.f16 %0, low; cvt.f32.f16 %1, high;}"
+                     : "=f"(to_rmem[2 * i]), "=f"(to_rmem[2 * i + 1])
+                     : "r"(words[i]));
+}
+
 // Floats as one access, each rounded once.
 __device__ __forceinline__ uint4 narrow(const float* from_rmem) {
     uint4 pack;
@@ -81,12 +92,12 @@ __device__ __forceinline__ void send(Moments* to_smem, Moments value, uint64_t* 
                  : "memory");
 }
 
-// One block per SM: rings, weights and biases are 192 KB.
-// Warp part of a cluster has the columns from part * slice on: slice of them, fewer at the end of the row, or none.
+// One block per SM, whose rings are 192 KB: a row that two SMs can hold needs a cluster of two, and such fit anywhere.
+// Warp part of a cluster has the columns from part * slice on: slice of them, or fewer at the end of the row.
 __global__ void __launch_bounds__(THREADS, 1) layer_norm_cluster_ahead_f16_kernel(
     const half* __restrict__ x, const half* __restrict__ weight, const half* __restrict__ bias, half* __restrict__ y,
     int rows, int cols, int slice, float eps) {
-    alignas(128) extern __shared__ uint4 ring_smem[];  // [warps][STAGES][VECTORS], then weights and biases
+    alignas(128) extern __shared__ uint4 ring_smem[];  // [warps][STAGES][VECTORS]
     __shared__ Moments inbox_smem[PLACES][MAX_PARTS];  // the moments of the cluster's warps
     __shared__ uint64_t inbox_barrier[PLACES];         // one per row of inbox_smem
     __shared__ uint64_t full_barrier[WARPS][STAGES];   // one per slice in a ring
@@ -99,7 +110,7 @@ __global__ void __launch_bounds__(THREADS, 1) layer_norm_cluster_ahead_f16_kerne
     const int parts = ranks * warps;
     const int part = static_cast<int>(cluster.block_rank()) * warps + warp_id;
     const int off = part * slice;
-    // The columns of a part of the row.
+    // The columns of a part of the row: 0 past the last part.
     const auto size_of = [&](int part) { return max(min(cols - part * slice, slice), 0); };
     const int mine = size_of(part);
     const int first = blockIdx.x / ranks;
@@ -108,9 +119,9 @@ __global__ void __launch_bounds__(THREADS, 1) layer_norm_cluster_ahead_f16_kerne
     // Its k-th row is first + k * step. The warp's slice of it goes to stage k % STAGES of the warp's ring.
     const auto start_of = [&](int k) { return (first + int64_t{k} * step) * cols + off; };
     const auto stage_of = [&](int k) { return ring_smem + (warp_id * STAGES + k % STAGES) * VECTORS; };
-    // One lane calls this: the copy of the slice starts, if there is one.
+    // One lane calls this: the copy of the slice starts, if there is such a row.
     const auto fetch = [&](int k) {
-        if (k >= count || mine == 0) return;
+        if (k >= count) return;
         uint64_t* full = &full_barrier[warp_id][k % STAGES];
         const int bytes = mine * static_cast<int>(sizeof(half));
         expect(full, bytes);
@@ -125,38 +136,49 @@ __global__ void __launch_bounds__(THREADS, 1) layer_norm_cluster_ahead_f16_kerne
     cluster.sync();
     if (lane_id == 0)
         for (int k = 0; k < STAGES; ++k) fetch(k);
-    // The weights and biases of this warp's columns stay for all rows. A thread reads only what it wrote itself.
-    uint4* weight_smem = ring_smem + (warps * STAGES + warp_id) * VECTORS;
-    uint4* bias_smem = weight_smem + warps * VECTORS;
-    for (int vector = lane_id; vector * VEC < mine; vector += WARP_SIZE) {
-        weight_smem[vector] = reinterpret_cast<const uint4*>(weight + off)[vector];
-        bias_smem[vector] = reinterpret_cast<const uint4*>(bias + off)[vector];
+    // The weights and biases of this thread's columns stay for all rows.
+    uint4 weight_rmem[PACKS], bias_rmem[PACKS];
+#pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        const int col = (i * WARP_SIZE + lane_id) * VEC;
+        weight_rmem[i] = bias_rmem[i] = uint4{};
+        if (col < mine) {
+            weight_rmem[i] = *reinterpret_cast<const uint4*>(weight + off + col);
+            bias_rmem[i] = *reinterpret_cast<const uint4*>(bias + off + col);
+        }
     }
     const float per_col = 1.0f / cols;
-    const float per_mine = mine > 0 ? 1.0f / mine : 0.0f;
+    const float per_mine = 1.0f / mine;
     for (int k = 0; k <= count; ++k) {
         // The moments of row k are taken here, and row k - 1 is written.
         if (k < count) {
-            if (mine > 0) wait(&full_barrier[warp_id][k % STAGES], k / STAGES % 2);
+            wait(&full_barrier[warp_id][k % STAGES], k / STAGES % 2);
             const uint4* x_smem = stage_of(k);
             Moments moments = {};
-            // TODO(1): The moments of the warp's slice, in every lane. (~18 lines)
-            float x_wide[PACKS][VEC] = {};  // what the slice does not reach stays 0
+            // TODO(1): The moments of the warp's slice, in every lane. (~20 lines)
             float sum = 0.0f;
 #pragma unroll
             for (int i = 0; i < PACKS; ++i) {
                 const int vector = i * WARP_SIZE + lane_id;
-                if (vector * VEC < mine) widen(x_wide[i], x_smem[vector]);
+                if (vector * VEC < mine) {
+                    float x_wide[VEC];
+                    widen(x_wide, x_smem[vector]);
 #pragma unroll
-                for (int j = 0; j < VEC; ++j) sum += x_wide[i][j];
+                    for (int j = 0; j < VEC; ++j) sum += x_wide[j];
+                }
             }
             moments.mean = warp_reduce_sum(sum) * per_mine;
 #pragma unroll
             for (int i = 0; i < PACKS; ++i) {
+                const int vector = i * WARP_SIZE + lane_id;
+                if (vector * VEC < mine) {
+                    float x_wide[VEC];
+                    widen(x_wide, x_smem[vector]);
 #pragma unroll
-                for (int j = 0; j < VEC; ++j) {
-                    const float distance = x_wide[i][j] - moments.mean;
-                    if ((i * WARP_SIZE + lane_id) * VEC < mine) moments.squares += distance * distance;
+                    for (int j = 0; j < VEC; ++j) {
+                        const float distance = x_wide[j] - moments.mean;
+                        moments.squares += distance * distance;
+                    }
                 }
             }
             moments.squares = warp_reduce_sum(moments.squares);
@@ -196,8 +218,8 @@ __global__ void __launch_bounds__(THREADS, 1) layer_norm_cluster_ahead_f16_kerne
                 if (vector * VEC < mine) {
                     float x_wide[VEC], weight_wide[VEC], bias_wide[VEC];
                     widen(x_wide, x_smem[vector]);
-                    widen(weight_wide, weight_smem[vector]);
-                    widen(bias_wide, bias_smem[vector]);
+                    widen_here(weight_wide, weight_rmem[i]);
+                    widen_here(bias_wide, bias_rmem[i]);
 #pragma unroll
                     for (int j = 0; j < VEC; ++j)
                         x_wide[j] = (x_wide[j] - row.mean) * scale * weight_wide[j] + bias_wide[j];
@@ -215,13 +237,14 @@ __global__ void __launch_bounds__(THREADS, 1) layer_norm_cluster_ahead_f16_kerne
 
 KATA_EXPORT void layer_norm_cluster_ahead_f16(
     const half* x, const half* weight, const half* bias, half* y, int rows, int cols, float eps, cudaStream_t stream) {
-    // Blocks per row: 1, 2, 4 or MAX_RANKS, as few as hold it.
+    // Blocks per row: 1, 2 or MAX_RANKS, as few as hold it.
     int ranks = 1;
     while (ranks < MAX_RANKS && ranks * WARPS * VECTORS * VEC < cols) ranks *= 2;
-    // Just enough warps per block, and columns per warp: every slice starts at a multiple of 16 bytes.
+    // Just enough warps per block, and columns per warp: every slice starts at a multiple of 16 bytes. Every warp has
+    // columns: rounding up adds at most 8 * MAX_PARTS to the row, and a slice that is not the only one is longer.
     const int warps = (cols - 1) / (ranks * VECTORS * VEC) + 1;
     const int slice = ((cols - 1) / (ranks * warps) / VEC + 1) * VEC;
-    const int smem_bytes = warps * (STAGES + 2) * VECTORS * static_cast<int>(sizeof(uint4));
+    const int smem_bytes = warps * STAGES * VECTORS * static_cast<int>(sizeof(uint4));
     // Without this attribute a launch gets at most 48 KB of dynamic shared memory.
     cudaFuncSetAttribute(layer_norm_cluster_ahead_f16_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, smem_bytes);
     cudaLaunchAttribute cluster = {};
