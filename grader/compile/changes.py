@@ -112,9 +112,10 @@ class _Kernel:
             self.vectors.update(dict.fromkeys(vector, vector))
         if one.opcode.startswith("ld.param."):
             parameter = one.operands[1].strip("[]")
-            self.parameters[parameter] = one.opcode
-            if one.opcode == "ld.param.u32":
-                self.sizes[one.operands[0]] = parameter
+            if "+" not in parameter:  # no member of a struct
+                self.parameters[parameter] = one.opcode
+                if one.opcode == "ld.param.u32":
+                    self.sizes[one.operands[0]] = parameter
         elif one.opcode == "cvt.s64.s32" and one.operands[1] in self.sizes:
             self.wide[one.operands[0]] = self.sizes[one.operands[1]]
         elif self.is_index(one):
@@ -431,7 +432,7 @@ def _parameters(kernel: _Kernel, one: _Statement) -> Found:
     if not one.opcode.startswith("ld.param."):
         return
     own = one.operands[1].strip("[]")
-    for other, opcode in kernel.parameters.items():
+    for other, opcode in kernel.parameters.items() if own in kernel.parameters else ():
         if other != own and opcode == one.opcode and len(kernel.parameters) <= 2 * MOST_SIZES:
             first, second = sorted((_nth(own), _nth(other)))
             words = f"the kernel's parameters {first} and {second} are exchanged"
