@@ -56,6 +56,13 @@ def test_a_change_has_the_line_of_the_file() -> None:
     assert lines("parameter 3 of the kernel is in the place of parameter 2") == {4}
 
 
+def test_a_member_of_a_struct_is_no_parameter() -> None:
+    assert [change for change in changes_of(PTX, "kata.cu") if "parameters 2 and 3" in change.words]
+    struct = PTX.replace("[k_param_2]", "[k_param_2+4]")
+    named = [change.words for change in changes_of(struct, "kata.cu") if "parameter" in change.words]
+    assert named == ["parameter 2 of the kernel is compared with, in the place of another number, on the left"]
+
+
 def test_a_start_value_belongs_to_the_first_line_that_reads_it() -> None:
     assert lines("the value that it starts from is 0 in place of 1") == {5}
 
