@@ -346,12 +346,6 @@ class _Devices:
         if self.times is not None:
             self.times.close()
 
-    def end(self) -> None:
-        """Let both end, without waiting for it."""
-        self.checks.end()
-        if self.times is not None:
-            self.times.end()
-
     def for_timing(self) -> Sandbox:
         """Ready to time. Never do both use the GPU while something is timed."""
         if self.times is None:
@@ -394,11 +388,7 @@ def _on_device(
             return does_not_compile(built)
         if timer is not None:
             timer.load(sandbox.program)
-        devices = _Devices(sandbox, timer, at)
-        settle = judge(devices, turn, ahead)
-        if not options.beside:  # no other grade waits for the GPU, and a process that used it takes a while to end
-            devices.end()
-            settle = partial(_settled, settle())
+        settle = judge(_Devices(sandbox, timer, at), turn, ahead)
     verdict = settle()
     return _with_offsets(verdict, built) if verdict.passed and target.device == "sim" else verdict
 
