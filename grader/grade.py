@@ -29,7 +29,7 @@ from grader.devices import SIM_ARCH, Outcome
 from grader.devices.sim import engine_library
 from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
-from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding
+from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding, rehearse
 from grader.judge.check import prepare as prepare_check
 from grader.judge.measure import Ahead, inexact, measure, prepare_exact
 from grader.judge.measure import prepare as prepare_measure
@@ -165,16 +165,20 @@ def in_order(
 
 def grades_at_a_time() -> int:
     """How many grades this machine should be at, if they use one GPU."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        numbers = tuple(int(number) for number in version("hypothesis").split(".")[:3])
-    except PackageNotFoundError:  # the grade says so
-        return 1
-    if numbers < THREAD_SAFE_HYPOTHESIS:
+    if not _hypothesis_is_for_threads():
         return 1
     processors = len(os.sched_getaffinity(0)) // PROCESSORS_OF_A_GRADE
     return max(1, min(MOST_AT_A_TIME, processors, available_bytes() // BYTES_OF_A_GRADE))
+
+
+def _hypothesis_is_for_threads() -> bool:
+    """No where it is missing: the grade says so."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return tuple(int(number) for number in version("hypothesis").split(".")[:3]) >= THREAD_SAFE_HYPOTHESIS
+    except PackageNotFoundError:
+        return False
 
 
 def called_once(
@@ -342,12 +346,6 @@ class _Devices:
         if self.times is not None:
             self.times.close()
 
-    def end(self) -> None:
-        """Let both end, without waiting for it."""
-        self.checks.end()
-        if self.times is not None:
-            self.times.end()
-
     def for_timing(self) -> Sandbox:
         """Ready to time. Never do both use the GPU while something is timed."""
         if self.times is None:
@@ -390,11 +388,7 @@ def _on_device(
             return does_not_compile(built)
         if timer is not None:
             timer.load(sandbox.program)
-        devices = _Devices(sandbox, timer, at)
-        settle = judge(devices, turn, ahead)
-        if not options.beside:  # no other grade waits for the GPU, and a process that used it takes a while to end
-            devices.end()
-            settle = partial(_settled, settle())
+        settle = judge(_Devices(sandbox, timer, at), turn, ahead)
     verdict = settle()
     return _with_offsets(verdict, built) if verdict.passed and target.device == "sim" else verdict
 
@@ -594,8 +588,12 @@ def _need(*packages: str) -> None:
 
 def _import_what_judges() -> None:
     """Tenths of a second that need not wait for nvcc."""
-    import hypothesis.strategies  # noqa: F401
     import numpy  # noqa: F401
+
+    if _hypothesis_is_for_threads():
+        rehearse()
+    else:
+        import hypothesis.strategies  # noqa: F401
 
 
 def _present(gpu: Gpu | None) -> Gpu:

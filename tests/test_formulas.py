@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import numpy
 import passed_before
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from grader.content import formulas
+from grader.content.formulas import one_by_one, side_by_side
 
 pytestmark = passed_before.GRADER
 
@@ -48,3 +50,22 @@ def test_parts_side_by_side_are_joined_in_their_order() -> None:
     joined = numpy.concatenate(formulas.side_by_side(lambda some, one: some / one, parts))  # 0 / 0 warns of nothing
     assert joined.shape == (6, 4) and numpy.isnan(joined[0, 0]) and (joined[2] == 1).all()
     assert (formulas.side_by_side(lambda some, one: some + one, parts[1:2])[0] == x[2:4] + x[2]).all()
+
+
+def test_parts_of_a_part_are_worked_out_one_by_one() -> None:
+    """By the thread that works the part out; and all by the caller's own where it asks for that."""
+    threads: list[set[int]] = []
+
+    def inner(_: int) -> int:
+        return threading.get_ident()
+
+    def outer(number: int) -> int:
+        threads.append({*side_by_side(inner, [(each,) for each in range(4)])})
+        return threading.get_ident()
+
+    outers = side_by_side(outer, [(number,) for number in range(3)])
+    assert {frozenset(each) for each in threads} == {frozenset([each]) for each in outers}
+    assert threading.get_ident() not in outers
+    with one_by_one():
+        assert {*side_by_side(inner, [(1,), (2,)])} == {threading.get_ident()}
+    assert threading.get_ident() not in side_by_side(inner, [(1,), (2,)])

@@ -274,7 +274,8 @@ def graded_with(happened: list[str], monkeypatch: pytest.MonkeyPatch, options: O
     monkeypatch.setattr(pipeline, "find_gpu", lambda: Gpu("a card", (9, 0), "580.0", (13, 0), uuid="GPU-aa"))
     monkeypatch.setattr(pipeline, "build_all", lambda *_, **__: [None])
     monkeypatch.setattr(pipeline, "_program", lambda *_: None)
-    monkeypatch.setattr(pipeline, "_prepare", lambda *_: None)
+    monkeypatch.setattr(pipeline, "_work_ahead", lambda *_: None)
+    monkeypatch.setattr(pipeline, "inexact", lambda *_: None)
     monkeypatch.setattr(pipeline, "check", lambda *_: happened.append("checked") or Verdict(Kind.PASS, "right"))
     monkeypatch.setattr(pipeline, "measure", lambda *_, **__: happened.append("timed") or judges)
     return grade(kata, options, source=kata.solution_path).verdict

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,17 +19,33 @@ MANY_PROCESSORS = 4  # of more, two are left to kernels that are timed meanwhile
 T = TypeVar("T")
 
 
+_THREAD = threading.local()
+
+
+@contextlib.contextmanager
+def one_by_one() -> Iterator[None]:
+    """In this thread, what could be worked out side by side is not: there are other threads enough, and those that wait
+    for the interpreter keep it from one another."""
+    before = getattr(_THREAD, "one_by_one", False)
+    _THREAD.one_by_one = True
+    try:
+        yield
+    finally:
+        _THREAD.one_by_one = before
+
+
 def side_by_side(function: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -> list[T]:
     """``function`` of each part's arguments. Several parts are worked out at once: numpy's own loops use one processor,
-    and leave the others to other threads."""
+    and leave the others to other threads. What is in turn made of parts of such a part goes one by one."""
     import numpy
 
     def of(part: tuple[Any, ...]) -> T:
-        with numpy.errstate(all="ignore"):  # each thread has its own
+        with numpy.errstate(all="ignore"), one_by_one():  # each thread has its own
             return function(*part)
 
-    if len(parts) < 2:
-        return [of(part) for part in parts]
+    if len(parts) < 2 or getattr(_THREAD, "one_by_one", False):
+        with numpy.errstate(all="ignore"):
+            return [function(*part) for part in parts]
     processors = len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(processors - 2 if processors > MANY_PROCESSORS else processors) as pool:
         return list(pool.map(of, parts))

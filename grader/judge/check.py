@@ -39,6 +39,7 @@ from grader.storage.whole_file import write_whole
 from grader.verdict import CaseCounters, Clue, Coverage, Kind, Mismatch, Verdict, format_sizes
 
 if TYPE_CHECKING:
+    import hypothesis
     from hypothesis.strategies import SearchStrategy
 
 CALLS = 2  # of the same contents, to compare bits
@@ -188,6 +189,17 @@ def prepare(kata: Kata, spec: Spec, budget: SearchBudget, go_on: Callable[[], bo
         if not go_on():
             return
         assert Case(kata, spec, key).expected
+
+
+def rehearse() -> None:
+    """A search that finds nothing: hypothesis imports and makes for its first one what takes a tenth of a second."""
+    import hypothesis
+    from hypothesis import strategies as st
+
+    _draw_no_constants()
+    drawn = st.tuples(st.integers(1, 80).map(abs), st.sampled_from("ab")).filter(bool)
+    with contextlib.suppress(hypothesis.errors.NoSuchExample):
+        hypothesis.find(drawn, lambda _: False, settings=_settings(2, ("generate",)), random=Random(0))
 
 
 def _passed(search: _Search) -> Verdict:
@@ -422,19 +434,24 @@ def _find(
             failing.append(shape)
         return bad
 
-    settings = hypothesis.settings(
+    random = Random(f"{search.kata.name} {search.budget.seed}")
+    try:
+        return hypothesis.find(strategy, fails, settings=_settings(examples, phases), random=random)
+    except hypothesis.errors.NoSuchExample:
+        return None
+    except hypothesis.errors.Flaky:
+        return min(failing, key=lambda shape: _weight(search, shape)) if failing else None
+
+
+def _settings(examples: int, phases: tuple[str, ...]) -> hypothesis.settings:
+    import hypothesis
+
+    return hypothesis.settings(
         max_examples=examples,
         deadline=None,
         database=None,  # it would not replay what a seeded search found: see _remember
         phases=[hypothesis.Phase[name] for name in phases],
     )
-    random = Random(f"{search.kata.name} {search.budget.seed}")
-    try:
-        return hypothesis.find(strategy, fails, settings=settings, random=random)
-    except hypothesis.errors.NoSuchExample:
-        return None
-    except hypothesis.errors.Flaky:
-        return min(failing, key=lambda shape: _weight(search, shape)) if failing else None
 
 
 @functools.cache

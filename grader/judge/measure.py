@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from grader.compile.toolchain import Gpu
 from grader.content.catalog import Kata, Threshold
 from grader.content.dtype import Dtype
-from grader.content.formulas import side_by_side
+from grader.content.formulas import one_by_one, side_by_side
 from grader.content.spec import Spec
 from grader.devices import Contents, Limits, Outcome, Outputs, Rows, TimingRequest, TimingResult
 from grader.devices.contents import DIFFERENT, JUDGED, chosen
@@ -162,7 +162,7 @@ def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, g
     runs += [(sizes, name, NOISE_PAIRS) for name, sizes in product(kata.speed.also_compare, shapes)]
 
     def work_out(case: Case, secret: int, nth: int, call: int) -> None:
-        with _AHEAD_AT_ONCE:
+        with _AHEAD_AT_ONCE, one_by_one():
             if go_on():
                 ahead.answer(case, secret, call, _rows_of_judged(case, secret, nth))
 

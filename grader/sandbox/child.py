@@ -109,12 +109,14 @@ def _gpu() -> _Opener:
 
 
 def _wake_torch() -> None:
-    """Let torch, in a child that has it, find the GPU. Where it cannot, the baseline that needs it says so."""
+    """Let torch, in a child that has it, find the GPU and wake cuBLAS, which most baselines are. Where it cannot, the
+    baseline that needs it says so."""
     if "torch" in sys.modules:
         with contextlib.suppress(Exception):
             import torch
 
-            torch.ones(1, device="cuda")
+            some = torch.ones(16, 16, dtype=torch.half, device="cuda")
+            torch.mm(some, some)
 
 
 _OPENERS: dict[str, Callable[[], _Opener]] = {"sim": _simulator, "gpu": _gpu}

@@ -41,12 +41,6 @@ class Early:
             if not self._starts:
                 self._sandbox.load(program)
 
-    def end(self) -> None:
-        """Let its child end, if there is one. ``close`` waits until it is gone."""
-        with self._lock:
-            if not self._starts:
-                self._sandbox.end()
-
     def close(self) -> None:
         """End its child, also one that is still to come, without waiting for that."""
         with self._lock:

@@ -113,11 +113,6 @@ class Sandbox:
             self._child.kill()
             self._child = None
 
-    def end(self) -> None:
-        """Let the child end, without waiting until it is gone, as ``close`` does."""
-        if self._child is not None:
-            self._child.end()
-
     def replace(self, other: Sandbox) -> None:
         """Close another sandbox that uses the GPU, without waiting until its child is gone. It must be gone by when the
         next timing run has warmed up: otherwise that run tells nothing."""
@@ -288,7 +283,6 @@ class _Child:
         self._device = device
         self._memory_limit = 0
         self._memory_at_start: int | None = None  # known once the child is ready
-        self._ends = False
         self._tasks_at_start = tasks()
         self.took_s = 0.0  # the last call, as a Stopwatch counts
         ours, theirs = socket.socketpair()
@@ -417,16 +411,10 @@ class _Child:
         rest = text.partition("\n")[2]
         return text if end <= PRINTED_LIMIT else f"{TRUNCATED}\n{rest or text}"
 
-    def end(self) -> None:
-        """Once: what is gone may have left its number to another process."""
-        if not self._ends:
-            self._ends = True
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-
     def kill(self) -> None:
         """End the child and all that it started. Returns when it is gone."""
-        self.end()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=30)
         self._frames.close()
