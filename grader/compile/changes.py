@@ -112,7 +112,7 @@ class _Kernel:
     indices: list[str] = field(default_factory=list)  # registers made of threadIdx and the like, and constants, alone
     made: dict[str, int] = field(default_factory=dict)  # register of ``indices`` -> its line
     uses: dict[str, set[int]] = field(default_factory=dict)  # register -> the lines that read it
-    readers: dict[str, set[str]] = field(default_factory=dict)  # register -> the names of what reads it
+    moved: dict[str, set[str]] = field(default_factory=dict)  # register -> where its number is moved
     parameters: dict[str, str] = field(default_factory=dict)  # parameter -> the type of its load
     used: dict[str, int] = field(default_factory=dict)  # register -> the first line that reads it
     places: dict[int, int] = field(default_factory=dict)  # line of the PTX -> the statement's place among all
@@ -136,7 +136,8 @@ class _Kernel:
         for register in _REGISTER.findall(" ".join(one.operands if one.name == "st" else one.operands[1:])):
             self.used.setdefault(register, one.line)
             self.uses.setdefault(register, set()).add(one.line)
-            self.readers.setdefault(register, set()).add(one.name)
+        if one.name == "mov" and len(one.operands) == 2:
+            self.moved.setdefault(one.operands[1], set()).add(one.operands[0])
         if one.name == "ld" and ".v" in one.opcode:
             vector = tuple(_REGISTER.findall(one.operands[0]))
             self.vectors.update(dict.fromkeys(vector, vector))
@@ -165,7 +166,10 @@ class _Kernel:
         """Whether it is the step of a loop: a constant is added to what is only kept for the next round."""
         if one.name != "add" or not _is_integer(one.operands[-1]):
             return False
-        return one.operands[0] == one.operands[1] or self.readers.get(one.operands[0]) == {"mov"}
+        reached = {one.operands[0]}
+        for _ in range(2):  # at most so many moves from one round to the next
+            reached |= {to for register in reached for to in self.moved.get(register, ())}
+        return one.operands[1] in reached
 
     def variables_of_run(self, one: _Statement) -> list[str]:
         """The variables that a line reads which others set, in the order of the statements around one."""
@@ -760,7 +764,8 @@ def _numbers(kind: Kind) -> Kind:
                 made = [kernel.statements[place] for place in kernel.set_by.get(register, ())]
                 if any(each.name == "shl" or ".wide" in each.opcode for each in made):
                     return
-        yield from kind(kernel, one)
+        for words, text in kind(kernel, one):  # each alone, since nothing is unrolled
+            yield words if "#" in words else f"{words}#{one.opcode} {one.phase}", text
 
     return changes
 
@@ -829,7 +834,7 @@ SOURCE_KINDS = (
         _numbers(_operators),
         _others(1, 3),
     ),
-    (_order, _integers, _slots(4, 4), _others(4, 4), _arguments, _sizes, _exchanged),
+    (_order, _others(4, 4), _arguments, _slots(4, 4), _integers, _sizes, _exchanged),
     (_numbers(_scaled), _numbers(_terms(1, 3)), _neighbours, _limits, _numbers(_operands), _signs, _floats),
 )
 ALTERNATING = (_edges, _operators, _signs)  # two of a kind are often on one line, which the compiler may repeat

@@ -36,7 +36,7 @@ from grader.verdict import Clue, Kind
 LARGEST = 1 << 20  # bytes of PTX
 # What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
 SECONDS = 0.6
-SOURCE_SECONDS = 1.2  # for code that is close to the source
+SOURCE_SECONDS = 1.4  # for code that is close to the source
 OF_CALL, OF_BYTE, OF_INSTRUCTION = 2.5e-3, 3.5e-8, 4e-7  # what a call, a byte of PTX and a warp instruction cost
 OF_SECOND_CHOICE = 0.2  # for PTX that was made in vain
 ROUNDS = 8  # times the instructions of the file's own call, that one call of changed code may take
