@@ -599,6 +599,10 @@ def _origin(kernel: _Kernel, register: str) -> str:
     return f"what line {line} {verb}" if line else "another value"
 
 
+def _instead(new: str, old: str) -> str:
+    return f"{new}, in the place of {old}" if new != old else f"{new}, but another one"
+
+
 def _uses(one: _Statement) -> Iterator[tuple[int, str, Callable[[str], str]]]:
     """What it reads: the operand, the register (of a constant, one of its kind), and the operand with another."""
     if one.name in ("bra", "call", "bar", "ret") or one.is_start or one.opcode.startswith(("ld.param", "cvta")):
@@ -623,7 +627,7 @@ def _others(lines: int, most: int) -> Kind:
             for near in _near(kernel, one, own, lines, most):
                 noun = "address" if one.operands[place].startswith("[") else "number"
                 other = one.operands[place] if constant else _origin(kernel, own)
-                words = f"a {noun} that it uses is {_origin(kernel, near.register)}, in the place of {other}"
+                words = f"a {noun} that it uses is {_instead(_origin(kernel, near.register), other)}"
                 key = f"{one.opcode} {one.phase} {nth} {near.steps} {near.place}"
                 yield f"{words}#{key}", one.with_operand(place, operand(near.register))
 
@@ -644,7 +648,7 @@ def _arguments(kernel: _Kernel, one: _Statement) -> Found:
         ]
         others = [register for register in known if register != own and kernel.slot_of(register) == ""]
         for other in others[::-1][:MOST_INDICES]:
-            words = f"an argument is {_origin(kernel, other)}, in the place of {_origin(kernel, own)}"
+            words = f"an argument is {_instead(_origin(kernel, other), _origin(kernel, own))}"
             yield (
                 f"{words}#{one.opcode} {one.phase} {nth} {known.index(other)}",
                 one.with_operand(place, operand(other)),
@@ -662,7 +666,8 @@ def _swapped(kernel: _Kernel, one: _Statement) -> Found:
             if other != own and other.rstrip("0123456789") == own.rstrip("0123456789") and own in around:
                 pair = sorted((around.index(own), around.index(other)))
                 first, second = (_origin(kernel, around[each]) for each in pair)
-                yield f"{first} and {second} are exchanged#{pair}", one.with_operand(place, operand(other))
+                both = f"{first} and {second}" if first != second else f"two numbers, each {first},"
+                yield f"{both} are exchanged#{pair}", one.with_operand(place, operand(other))
 
 
 def _slots(lines: int, most: int) -> Kind:
@@ -837,4 +842,7 @@ SOURCE_KINDS = (
     (_order, _others(4, 4), _arguments, _slots(4, 4), _integers, _sizes, _exchanged),
     (_numbers(_scaled), _numbers(_terms(1, 3)), _neighbours, _limits, _numbers(_operands), _signs, _floats),
 )
+# For optimised code of which no such PTX can be called. What it merged changes in all places at once, so another
+# number is no usual mistake there.
+MORE_KINDS = ((_ones, _quotients, _more, _arguments, _scaled),)
 ALTERNATING = (_edges, _operators, _signs)  # two of a kind are often on one line, which the compiler may repeat
