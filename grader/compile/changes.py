@@ -842,7 +842,7 @@ SOURCE_KINDS = (
     (_order, _others(4, 4), _arguments, _slots(4, 4), _integers, _sizes, _exchanged),
     (_numbers(_scaled), _numbers(_terms(1, 3)), _neighbours, _limits, _numbers(_operands), _signs, _floats),
 )
-# For optimised code of which no such PTX can be called. What it merged changes in all places at once, so another
-# number is no usual mistake there.
+# For optimised code of which no such PTX can be called. A number that it merged changes in all places at once, so
+# another number is not tried there.
 MORE_KINDS = ((_ones, _quotients, _more, _arguments, _scaled),)
 ALTERNATING = (_edges, _operators, _signs)  # two of a kind are often on one line, which the compiler may repeat
