@@ -35,8 +35,8 @@ from grader.verdict import Clue, Kind
 
 LARGEST = 1 << 20  # bytes of PTX
 # What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
-SECONDS = 0.6
-SOURCE_SECONDS = 1.4  # for code that is close to the source
+SECONDS = 0.8
+SOURCE_SECONDS = 1.3  # for code that is close to the source
 OF_CALL, OF_BYTE, OF_INSTRUCTION = 2.5e-3, 3.5e-8, 4e-7  # what a call, a byte of PTX and a warp instruction cost
 OF_SHARED_BYTE = 1.5e-8  # of all blocks that a call launches
 LEAST_SHARED, MOST_SHARED = 1 << 12, 1 << 20  # of a block, and of all, since not all are there at the same time
