@@ -163,7 +163,7 @@ def of_repair(verdict: Verdict) -> str:
     [
         ("scan_block_kogge_i32", "if (tid >= offset)", "if (tid > offset)", ["both sides are equal"]),
         ("elementwise_f32x4", "a4.y + b4.y", "a4.y + b4.x", ["`.x` is `.y`"]),
-        ("reduce_shuffle_f32", "lane_id < WARPS ?", "lane_id < WARPS / 2 ?", ["8 in place of 4"]),
+        ("reduce_shuffle_f32", "lane_id < WARPS ?", "lane_id < WARPS / 2 ?", ["the constant is", "in place of"]),
         ("safe_softmax_f32", "float max = -INFINITY", "float max = 0.0f", ["starts from", "-inf in place of 0"]),
         ("scan_warp_i32", "__shfl_up_sync", "__shfl_xor_sync", ["`up` in place of `xor`"]),
     ],
