@@ -173,7 +173,7 @@ def of_repair(verdict: Verdict) -> str:
     [
         ("scan_block_kogge_i32", "if (tid >= offset)", "if (tid > offset)", ["both sides are equal"]),
         ("elementwise_f32x4", "a4.y + b4.y", "a4.y + b4.x", ["`.x` is `.y`"]),
-        ("reduce_shuffle_f32", "lane_id < WARPS ?", "lane_id < WARPS / 2 ?", ["7 in place of 3"]),
+        ("reduce_shuffle_f32", "lane_id < WARPS ?", "lane_id < WARPS / 2 ?", ["the constant is", "in place of"]),
         ("safe_softmax_f32", "float max = -INFINITY", "float max = 0.0f", ["starts from", "-inf in place of 0"]),
         ("scan_warp_i32", "__shfl_up_sync", "__shfl_xor_sync", ["`up` in place of `xor`"]),
     ],
@@ -210,7 +210,7 @@ def test_the_second_of_two_sums_on_a_line_changes_alone(tmp_path: Path) -> None:
     ("name", "right", "by", "facts"),
     [
         ("dot_product_f16x2_f32", "a2.y * b2.y", "a2.y * b2.x", ["element that it reads is another"]),
-        ("hardswish_f16x8_pack", "for (int i = idx; i < n", "for (int i = idx + 1; i < n", ["its result is 1 less"]),
+        ("hardswish_f16x8_pack", "for (int i = idx; i < n", "for (int i = idx + 1; i < n", ["0 in place of 1"]),
         ("rope_f32", "position[row], freq)", "position[first_row], freq)", ["number that it uses is what line"]),
     ],
 )

@@ -112,7 +112,7 @@ class _Kernel:
     indices: list[str] = field(default_factory=list)  # registers made of threadIdx and the like, and constants, alone
     made: dict[str, int] = field(default_factory=dict)  # register of ``indices`` -> its line
     uses: dict[str, set[int]] = field(default_factory=dict)  # register -> the lines that read it
-    readers: dict[str, set[str]] = field(default_factory=dict)  # register -> the names of what reads it
+    moved: dict[str, set[str]] = field(default_factory=dict)  # register -> where its number is moved
     parameters: dict[str, str] = field(default_factory=dict)  # parameter -> the type of its load
     used: dict[str, int] = field(default_factory=dict)  # register -> the first line that reads it
     places: dict[int, int] = field(default_factory=dict)  # line of the PTX -> the statement's place among all
@@ -136,7 +136,8 @@ class _Kernel:
         for register in _REGISTER.findall(" ".join(one.operands if one.name == "st" else one.operands[1:])):
             self.used.setdefault(register, one.line)
             self.uses.setdefault(register, set()).add(one.line)
-            self.readers.setdefault(register, set()).add(one.name)
+        if one.name == "mov" and len(one.operands) == 2:
+            self.moved.setdefault(one.operands[1], set()).add(one.operands[0])
         if one.name == "ld" and ".v" in one.opcode:
             vector = tuple(_REGISTER.findall(one.operands[0]))
             self.vectors.update(dict.fromkeys(vector, vector))
@@ -165,7 +166,10 @@ class _Kernel:
         """Whether it is the step of a loop: a constant is added to what is only kept for the next round."""
         if one.name != "add" or not _is_integer(one.operands[-1]):
             return False
-        return one.operands[0] == one.operands[1] or self.readers.get(one.operands[0]) == {"mov"}
+        reached = {one.operands[0]}
+        for _ in range(2):  # at most so many moves from one round to the next
+            reached |= {to for register in reached for to in self.moved.get(register, ())}
+        return one.operands[1] in reached
 
     def variables_of_run(self, one: _Statement) -> list[str]:
         """The variables that a line reads which others set, in the order of the statements around one."""
@@ -595,6 +599,10 @@ def _origin(kernel: _Kernel, register: str) -> str:
     return f"what line {line} {verb}" if line else "another value"
 
 
+def _instead(new: str, old: str) -> str:
+    return f"{new}, in the place of {old}" if new != old else f"{new}, but another one"
+
+
 def _uses(one: _Statement) -> Iterator[tuple[int, str, Callable[[str], str]]]:
     """What it reads: the operand, the register (of a constant, one of its kind), and the operand with another."""
     if one.name in ("bra", "call", "bar", "ret") or one.is_start or one.opcode.startswith(("ld.param", "cvta")):
@@ -619,7 +627,7 @@ def _others(lines: int, most: int) -> Kind:
             for near in _near(kernel, one, own, lines, most):
                 noun = "address" if one.operands[place].startswith("[") else "number"
                 other = one.operands[place] if constant else _origin(kernel, own)
-                words = f"a {noun} that it uses is {_origin(kernel, near.register)}, in the place of {other}"
+                words = f"a {noun} that it uses is {_instead(_origin(kernel, near.register), other)}"
                 key = f"{one.opcode} {one.phase} {nth} {near.steps} {near.place}"
                 yield f"{words}#{key}", one.with_operand(place, operand(near.register))
 
@@ -640,7 +648,7 @@ def _arguments(kernel: _Kernel, one: _Statement) -> Found:
         ]
         others = [register for register in known if register != own and kernel.slot_of(register) == ""]
         for other in others[::-1][:MOST_INDICES]:
-            words = f"an argument is {_origin(kernel, other)}, in the place of {_origin(kernel, own)}"
+            words = f"an argument is {_instead(_origin(kernel, other), _origin(kernel, own))}"
             yield (
                 f"{words}#{one.opcode} {one.phase} {nth} {known.index(other)}",
                 one.with_operand(place, operand(other)),
@@ -658,7 +666,8 @@ def _swapped(kernel: _Kernel, one: _Statement) -> Found:
             if other != own and other.rstrip("0123456789") == own.rstrip("0123456789") and own in around:
                 pair = sorted((around.index(own), around.index(other)))
                 first, second = (_origin(kernel, around[each]) for each in pair)
-                yield f"{first} and {second} are exchanged#{pair}", one.with_operand(place, operand(other))
+                both = f"{first} and {second}" if first != second else f"two numbers, each {first},"
+                yield f"{both} are exchanged#{pair}", one.with_operand(place, operand(other))
 
 
 def _slots(lines: int, most: int) -> Kind:
@@ -760,7 +769,8 @@ def _numbers(kind: Kind) -> Kind:
                 made = [kernel.statements[place] for place in kernel.set_by.get(register, ())]
                 if any(each.name == "shl" or ".wide" in each.opcode for each in made):
                     return
-        yield from kind(kernel, one)
+        for words, text in kind(kernel, one):  # each alone, since nothing is unrolled
+            yield words if "#" in words else f"{words}#{one.opcode} {one.phase}", text
 
     return changes
 
@@ -829,7 +839,10 @@ SOURCE_KINDS = (
         _numbers(_operators),
         _others(1, 3),
     ),
-    (_order, _integers, _slots(4, 4), _others(4, 4), _arguments, _sizes, _exchanged),
+    (_order, _others(4, 4), _arguments, _slots(4, 4), _integers, _sizes, _exchanged),
     (_numbers(_scaled), _numbers(_terms(1, 3)), _neighbours, _limits, _numbers(_operands), _signs, _floats),
 )
+# For optimised code of which no such PTX can be called. A number that it merged changes in all places at once, so
+# another number is not tried there.
+MORE_KINDS = ((_ones, _quotients, _more, _arguments, _scaled),)
 ALTERNATING = (_edges, _operators, _signs)  # two of a kind are often on one line, which the compiler may repeat

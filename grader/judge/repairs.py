@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from grader.compile.changes import KINDS, SOURCE_KINDS, Change, changes_of, without
+from grader.compile.changes import KINDS, MORE_KINDS, SOURCE_KINDS, Change, changes_of, without
 from grader.compile.changes import Kind as Kinds
 from grader.content.skeleton import skeleton_of
 from grader.devices import Call, Outcome
@@ -35,19 +35,23 @@ from grader.verdict import Clue, Kind
 
 LARGEST = 1 << 20  # bytes of PTX
 # What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
-SECONDS = 0.6
-SOURCE_SECONDS = 1.2  # for code that is close to the source
+SECONDS = 0.8
+SOURCE_SECONDS = 1.3  # for code that is close to the source
 OF_CALL, OF_BYTE, OF_INSTRUCTION = 2.5e-3, 3.5e-8, 4e-7  # what a call, a byte of PTX and a warp instruction cost
+OF_SHARED_BYTE = 1.5e-8  # of all blocks that a call launches
+LEAST_SHARED, MOST_SHARED = 1 << 12, 1 << 20  # of a block, and of all, since not all are there at the same time
 OF_SECOND_CHOICE = 0.2  # for PTX that was made in vain
 ROUNDS = 8  # times the instructions of the file's own call, that one call of changed code may take
 LEAST = 2_000
-UNKNOWN = 200_000  # of a call whose finding ended it
+UNKNOWN = 50_000  # of a call whose finding ended it
 MOST_LOST = 5_000  # that a call is taken for which does not say how many it took
+OF_OTHERS = 1_500_000  # that a call on another case may take
 LEAST_CASES = 4  # on fewer, a change is right by chance
 WRONG, RIGHT = 6, 6  # other cases that must be right, too: of those that failed, and of those that passed
 ELEMENTS = 8  # of an output: a case with fewer is right by chance
 WORK = 1_000_000  # of the largest case
-LARGE_WORK, LARGE_INSTRUCTIONS = 20_000_000, 2_000_000  # of one more case, for a change that all others are right with
+LARGE_WORK, LARGE_INSTRUCTIONS = 20_000_000, 2_000_000  # of more cases, for a change that all others are right with
+CONFIRMED, CONFIRMED_SEED = 12, 100  # of these cases: how many, and the seed of the first
 LINES = 2  # that a clue names, at most
 
 
@@ -66,6 +70,7 @@ class _Trial:
     kind: Kind  # how the failing case fails
     seconds: float = SECONDS
     written: int = 0  # files
+    of_call: float = OF_CALL  # on the failing case
     limit: int = 0  # of the instructions that a call on the failing case may take
     reached: frozenset[int] = frozenset()  # lines that the failing case comes to
     unreached: frozenset[int] = frozenset()  # and that it does not
@@ -95,6 +100,8 @@ class _Trial:
         ptx.unlink()
         self.limit = ROUNDS * outcome.executed + LEAST if outcome.executed else UNKNOWN
         seen = {line for kernel in outcome.coverage for line, _ in kernel.lines}
+        blocks = sum(prod(item.grid) * item.times * (item.smem_bytes + LEAST_SHARED) for item in outcome.launched)
+        self.of_call = OF_CALL + OF_SHARED_BYTE * min(blocks, MOST_SHARED)
         self.reached = _reached(outcome)
         self.unreached = frozenset(seen - self.reached)
         launched = [kernel.launched for kernel in outcome.coverage]
@@ -106,7 +113,9 @@ class _Trial:
 
     def is_right(self, key: CaseKey, ptx: Path, limit: int) -> bool:
         case, outcome = self.call(key, ptx, limits=replace(self.lab.limits, instructions=limit))
-        self.seconds -= OF_CALL + OF_INSTRUCTION * (outcome.executed or min(limit, MOST_LOST))
+        timed_out = any(finding.kind == Kind.TIME_OUT for finding in outcome.findings)
+        lost = limit if timed_out else min(limit, MOST_LOST)
+        self.seconds -= self.of_call + OF_INSTRUCTION * (outcome.executed or lost)
         if outcome.findings or (key, (answer := _bytes_of(outcome))) in self.answers:
             return False
         right = not judged(case, outcome).wrong
@@ -126,16 +135,21 @@ class _Trial:
         return right
 
     def stays_right(self, text: Sequence[str]) -> bool:
-        """Whether a larger case is right, too, as far as so many instructions tell."""
-        sizes = largest_within(self.lab.kata, self.lab.spec, LARGE_WORK)
-        if sizes is None:
-            return True
-        ptx, key = self.write(text), CaseKey.of(self.lab.spec, sizes, self.lab.spec.values[0].name, 1)
-        case, outcome = self.call(key, ptx, limits=replace(self.lab.limits, instructions=LARGE_INSTRUCTIONS))
+        """Whether other cases are right, too, larger ones and of other numbers, as far as so many instructions tell."""
+        spec, left, ptx = self.lab.spec, LARGE_INSTRUCTIONS, self.write(text)
+        sizes = [each for each in spec.named_sizes if allowed(self.lab.kata, each) and spec.work(each) <= LARGE_WORK]
+        right = True
+        for nth, each in enumerate(sorted(sizes, key=spec.work, reverse=True)[:CONFIRMED]):
+            key = CaseKey.of(spec, each, spec.values[nth % len(spec.values)].name, CONFIRMED_SEED + nth)
+            case, outcome = self.call(key, ptx, limits=replace(self.lab.limits, instructions=left))
+            left -= outcome.executed
+            if any(finding.kind == Kind.TIME_OUT for finding in outcome.findings):
+                continue  # it takes more than is left
+            if outcome.findings or judged(case, outcome).wrong:
+                right = False
+                break
         ptx.unlink()
-        if outcome.findings:
-            return all(finding.kind == Kind.TIME_OUT for finding in outcome.findings)
-        return not judged(case, outcome).wrong
+        return right
 
 
 def _reached(outcome: Outcome) -> frozenset[int]:
@@ -179,7 +193,7 @@ def repair(
                 found = _found(close, cases, own, SOURCE_KINDS)
             else:  # such as one whose products are in flight while its registers are stored
                 trial.seconds = close.seconds - OF_SECOND_CHOICE
-                found = _found(trial, cases, own, SOURCE_KINDS)
+                found = _found(trial, cases, own, MORE_KINDS)
         lines = sorted({change.line for change in found})
         if 1 <= len(lines) <= LINES:
             yield Clue("repair", _words(found, len(cases)), line=lines[0] if len(lines) == 1 else None)
@@ -234,7 +248,7 @@ def _of_other_sizes(keys: Iterable[CaseKey]) -> list[CaseKey]:
 
 def _right_ones(trial: _Trial, changes: Sequence[Change], cases: Sequence[CaseKey]) -> Iterator[Change]:
     """The changes with which all cases are right."""
-    failed, limit = cases[0], trial.lab.limits.instructions
+    failed, limit = cases[0], min(OF_OTHERS, trial.lab.limits.instructions)
     text = trial.text.split("\n")
     lines: set[int] = set()
     for change in changes:
