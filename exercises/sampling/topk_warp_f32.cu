@@ -3,7 +3,7 @@
 // Shapes     x: [rows, cols] f32, row-major, contiguous, 16-byte aligned base, values: [rows, k] f32, idx: [rows, k]
 //            i32, any rows, cols >= 1, k in 1..32; where cols < k, places past cols hold -inf and -1. No nan in x
 // Technique  one warp per row; lane i keeps the i-th best so far; a ballot finds elements that beat the k-th, and each
-//            of them is inserted by a ballot and a shuffle
+//            of them is inserted by a shuffle and a comparison
 // New        over argmax_row_f32: a sorted list across the lanes, and work that depends on the data
 // Bound      memory bandwidth for values in random order; shuffles where most elements are inserted
 #include "kata.cuh"
@@ -38,7 +38,8 @@ struct Place {
 // Lane i holds place i of the list, which falls in rank. Puts an element behind all of at least its rank; what was in
 // the last place is dropped. All 32 lanes must call it together, with the same element.
 __device__ __forceinline__ void insert(Place& place, uint32_t rank, int col) {
-    // TODO(1): Count the places before the element. Those after it move up by one lane. (~7 lines)
+    // TODO(1): A lane keeps a place of at least the element's rank. All others move up by one lane, and the first of
+    //   them gets the element. (~5 lines)
     // END TODO(1)
 }
 
@@ -53,10 +54,14 @@ __global__ void __launch_bounds__(THREADS) topk_warp_f32_kernel(
     uint32_t least = 0;  // the rank of place k - 1: what an element must exceed
     for (int64_t begin = 0; begin < cols; begin += LOADS * WARP_SIZE) {
         uint32_t ranks[LOADS];
+        const float* x_lane = x_row + begin + lane_id;
+        const int left = static_cast<int>(cols - begin) - lane_id;  // columns from this lane's first on
+        if (left > (LOADS - 1) * WARP_SIZE) {
 #pragma unroll
-        for (int i = 0; i < LOADS; ++i) {
-            const int64_t col = begin + i * WARP_SIZE + lane_id;
-            ranks[i] = col < cols ? rank_of(x_row[col]) : 0;
+            for (int i = 0; i < LOADS; ++i) ranks[i] = rank_of(x_lane[i * WARP_SIZE]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < LOADS; ++i) ranks[i] = i * WARP_SIZE < left ? rank_of(x_lane[i * WARP_SIZE]) : 0;
         }
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {

@@ -2,22 +2,24 @@
 // last
 //
 // Shapes     x: [n] i32, contiguous, y: [n] i32, count: [1] i32, how many elements are > 0, any n >= 0
-// Technique  ballots rank the elements of a tile; look-back counts those > 0 in all tiles before; the tile is put in
-//            order in shared memory, so that its two runs leave coalesced
+// Technique  ballots rank the elements of a tile; look-back counts those > 0 in all tiles before; the tile waits for
+//            that in shared memory, in order, so that its two runs leave coalesced
 // New        over scan_lookback_i32: what is scanned is 0 or 1 per element, and it says where the element goes
 // Bound      memory bandwidth
 #include "kata.cuh"
+#include <algorithm>
 #include <cuda/atomic>
 
 constexpr int THREADS = 256;
+constexpr int BLOCKS_PER_SM = 4;  // each has a tile in registers and one in shared memory
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
-constexpr int ITEMS = 24;                    // elements per thread
+constexpr int ITEMS = 32;                    // elements per thread
 constexpr int PER_WARP = WARP_SIZE * ITEMS;  // consecutive elements of a warp, 32 at a time
 constexpr int TILE = WARPS * PER_WARP;       // elements of a block
 constexpr unsigned FULL_MASK = 0xffffffff;
-// A poll of a state delays the stores that it waits for. So a warp does not ask before most tiles can have an answer.
-constexpr unsigned FIRST_POLL_NS = 3000;
+// A poll of a state delays the stores that it waits for.
+constexpr unsigned FIRST_POLL_NS = 500;
 constexpr unsigned NEXT_POLL_NS = 500;
 static_assert(THREADS % WARP_SIZE == 0, "ballots name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp scans the counts of all warps");
@@ -85,53 +87,69 @@ __device__ __forceinline__ int look_back(State* states, int tile) {
     return sum;
 }
 
-__global__ void __launch_bounds__(THREADS) partition_lookback_i32_kernel(
-    const int* __restrict__ x, int* __restrict__ y, int* __restrict__ count, State* states, unsigned* next_tile,
-    int n) {
-    __shared__ int tile_smem, before_smem;
+__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) partition_lookback_i32_kernel(
+    const int* __restrict__ x, int* __restrict__ y, int* __restrict__ count, State* states, unsigned* next_tile, int n,
+    int tiles) {
+    __shared__ int next_smem, before_smem;
     __shared__ int warp_counts_smem[WARPS];
-    __shared__ int sorted_smem[TILE];  // the tile's elements > 0, then the others, both in order
+    __shared__ int sorted_smem[TILE];  // a tile's elements > 0, then the others, both in order
     const int tid = threadIdx.x;
     const int warp_id = tid / WARP_SIZE;
     const int lane_id = tid % WARP_SIZE;
-    // Blocks take tiles in the order in which they start: a tile waits only for tiles whose blocks run already.
-    if (tid == 0) tile_smem = atomicAdd(next_tile, 1);
-    __syncthreads();  // all threads read the tile
-    const int tile = tile_smem;
-    const int first = tile * TILE;
-    const int left = min(n - first, TILE);                // elements of the tile
-    const int lane_first = warp_id * PER_WARP + lane_id;  // this lane's first place in the tile
-    int x_rmem[ITEMS];
-    int ranks[ITEMS];  // how many elements > 0 precede each, first in the warp, then in the tile
+    const int lane_first = warp_id * PER_WARP + lane_id;  // this lane's first place in a tile
+    // Blocks draw the numbers of their tiles: a tile waits only for tiles whose blocks run already.
+    if (tid == 0) next_smem = atomicAdd(next_tile, 1);
+    int tile = -1;       // the tile in sorted_smem, which lacks its prefix; none at first
+    int tile_count = 0;  // how many of its elements are > 0
+    while (true) {
+        __syncthreads();  // all threads read the number of the next tile
+        const int next = next_smem;
+        const int next_left = next < tiles ? min(n - next * TILE, TILE) : 0;  // its elements
+        int x_rmem[ITEMS];
 #pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-        const int at = lane_first + i * WARP_SIZE;
-        x_rmem[i] = at < left ? x[first + at] : 0;  // 0 does not count
-    }
-    int warp_count = 0;  // how many elements > 0 the warp has
-    // TODO(1): Let ranks[i] be how many elements > 0 precede x_rmem[i] among the warp's, and count them all in
-    //   warp_count. The 32 elements i of the warp are neighbours. (~6 lines)
-    // END TODO(1)
-    if (lane_id == 0) warp_counts_smem[warp_id] = warp_count;
-    __syncthreads();  // every warp reads what all warps wrote
-    const int warp_ends = warp_scan(lane_id < WARPS ? warp_counts_smem[lane_id] : 0);
-    const int warp_before = __shfl_sync(FULL_MASK, warp_ends, warp_id) - warp_count;
-    const int tile_count = __shfl_sync(FULL_MASK, warp_ends, WARPS - 1);
-    if (tid < WARP_SIZE) {
-        if (tid == 0) StateRef(states[tile]).store(pack_state(SUM, tile_count), cuda::memory_order_relaxed);
-        const int before = look_back(states, tile);
-        if (tid == 0) {
-            StateRef(states[tile]).store(pack_state(PREFIX, before + tile_count), cuda::memory_order_relaxed);
-            before_smem = before;
+        for (int i = 0; i < ITEMS; ++i) {
+            const int at = lane_first + i * WARP_SIZE;
+            x_rmem[i] = at < next_left ? x[next * TILE + at] : 0;  // 0 does not count
         }
+        // How many elements > 0 the warp has.
+        int warp_count = 0;
+        // TODO(1): Count them. The 32 elements i of the warp are neighbours. (~2 lines)
+        // END TODO(1)
+        if (lane_id == 0) warp_counts_smem[warp_id] = warp_count;
+        __syncthreads();  // every warp reads what all warps wrote; the tile is in order
+        const int warp_ends = warp_scan(lane_id < WARPS ? warp_counts_smem[lane_id] : 0);
+        const int warp_before = __shfl_sync(FULL_MASK, warp_ends, warp_id) - warp_count;
+        const int next_count = __shfl_sync(FULL_MASK, warp_ends, WARPS - 1);
+        // As in scan_lookback_i32: the next tile's sum is published before this warp looks back for `tile`.
+        if (tid < WARP_SIZE) {
+            if (tid == 0 && next < tiles)
+                StateRef(states[next]).store(pack_state(SUM, next_count), cuda::memory_order_relaxed);
+            if (tile >= 0) {
+                const int before = look_back(states, tile);
+                if (tid == 0) {
+                    StateRef(states[tile]).store(pack_state(PREFIX, before + tile_count), cuda::memory_order_relaxed);
+                    before_smem = before;
+                }
+            }
+        }
+        int drawn = 0;  // arrives while this tile is stored
+        if (tid == 0) drawn = atomicAdd(next_tile, 1);
+        __syncthreads();  // one warp has looked back for all; all threads have the number of the next tile
+        if (tile >= 0) {
+            // TODO(2): shared -> global: the first run follows the elements > 0 of all tiles before, from the front.
+            //   The second follows the others of all tiles before, from the back. The tile that knows the total stores
+            //   it. (~8 lines)
+            // END TODO(2)
+        }
+        if (next >= tiles) return;
+        __syncthreads();  // all threads have stored the tile before the next one takes its place
+        // TODO(3): registers -> shared: the next tile's elements > 0 go to places 0 .. next_count - 1, the others to
+        //   the places after them, both in order. A ballot says how many elements > 0 the lanes below have. (~9 lines)
+        // END TODO(3)
+        if (tid == 0) next_smem = drawn;
+        tile = next;
+        tile_count = next_count;
     }
-    // TODO(2): registers -> shared: the tile's elements > 0 go to places 0 .. tile_count - 1, the others to the places
-    //   after them, both in order. (~6 lines)
-    // END TODO(2)
-    __syncthreads();  // threads store what others sorted; one warp has looked back for all
-    // TODO(3): shared -> global: the first run follows the elements > 0 of all tiles before, from the front. The second
-    //   follows the others of all tiles before, from the back. The tile that knows the total stores it. (~6 lines)
-    // END TODO(3)
 }
 
 KATA_EXPORT void partition_lookback_i32(const int* x, int* y, int* count, int n, cudaStream_t stream) {
@@ -140,12 +158,16 @@ KATA_EXPORT void partition_lookback_i32(const int* x, int* y, int* count, int n,
         return;
     }
     const int tiles = (n - 1) / TILE + 1;
+    int device = 0, sms = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
     // One state per tile, and after them the number of the next tile.
     State* states = nullptr;
     cudaMallocAsync(&states, (tiles + 1) * sizeof(State), stream);
     // Nothing is known of any tile, and none is taken.
     cudaMemsetAsync(states, 0, (tiles + 1) * sizeof(State), stream);
     unsigned* next_tile = reinterpret_cast<unsigned*>(states + tiles);
-    partition_lookback_i32_kernel<<<tiles, THREADS, 0, stream>>>(x, y, count, states, next_tile, n);
+    const int blocks = std::min(tiles, sms * BLOCKS_PER_SM);  // as many as run at the same time
+    partition_lookback_i32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, count, states, next_tile, n, tiles);
     cudaFreeAsync(states, stream);
 }

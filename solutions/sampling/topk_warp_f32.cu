@@ -38,8 +38,8 @@ struct Place {
 // Lane i holds place i of the list, which falls in rank. Puts an element behind all of at least its rank; what was in
 // the last place is dropped. All 32 lanes must call it together, with the same element.
 __device__ __forceinline__ void insert(Place& place, uint32_t rank, int col) {
-    // TODO(1): A lane keeps a place of at least the element's rank. All others move up by one lane, and the first of them
-    //   gets the element. (~5 lines)
+    // TODO(1): A lane keeps a place of at least the element's rank. All others move up by one lane, and the first of
+    //   them gets the element. (~5 lines)
     const uint32_t rank_below = __shfl_up_sync(FULL_MASK, place.rank, 1);
     const int col_below = __shfl_up_sync(FULL_MASK, place.col, 1);
     const bool below_moves = threadIdx.x % WARP_SIZE > 0 && rank_below < rank;

@@ -127,7 +127,8 @@ struct TileSum {
     int warp_before;
 };
 
-// Of the tile whose elements are x_rmem. A barrier is within: all threads of the block must call it together.
+// These sums for the tile whose elements are x_rmem. A barrier is within: all threads of the block must call it
+// together.
 __device__ __forceinline__ TileSum sum_tile(const int (&x_rmem)[CHUNKS][VEC]) {
     __shared__ int warp_sums_smem[WARPS];
     const int warp_id = threadIdx.x / WARP_SIZE;
