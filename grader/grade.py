@@ -369,10 +369,25 @@ def _on_device(
     time something."""
     if refused := _unfit(request):
         return refused
-    target, at, ahead = request.target, _Progress(), Ahead()
+    at = _Progress()
+    try:
+        return _loaded_and_judged(request, options, tell, judge, at, checks=checks)
+    finally:
+        at.is_over.set()
+
+
+def _loaded_and_judged(
+    request: Request,
+    options: Options,
+    tell: Tell | None,
+    judge: Callable[[_Devices, GpuTurn, Ahead], Settle],
+    at: _Progress,
+    *,
+    checks: bool,
+) -> Verdict:
+    target, ahead = request.target, Ahead()
     _work_ahead(request, options, checks, at, ahead)
     with _turn(target, options, tell) as turn, Sandbox(target.device) as sandbox, contextlib.ExitStack() as at_end:
-        at_end.callback(at.is_over.set)
         timer = _timer(request, options, at_end)
         if checks:
             with stage("wait for the GPU"):
