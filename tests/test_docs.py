@@ -55,9 +55,11 @@ LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
 def anchors(text: str) -> set[str]:
-    """What GitHub makes of a page's headings."""
-    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """What GitHub makes of a page's headings, and the places that are named in HTML."""
+    plain = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", plain, re.MULTILINE)
+    named = re.findall(r'<a id="([^"]+)"></a>', plain)
+    return {*named, *(re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings)}
 
 
 def dead_links(page: Path) -> list[str]:
@@ -83,8 +85,9 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "# One heading\n[a](page.md#one-heading) [b](gone.md) ![c\nd](page.md#two) `[e](code.md)` [f](#one-heading)\n"
+        '<a id="place"></a>\n[g](#place) [h](#no-place)\n```\n<a id="no-place"></a>\n```\n'
     )
-    assert dead_links(page) == ["gone.md", "page.md#two"]
+    assert dead_links(page) == ["gone.md", "page.md#two", "#no-place"]
 
 
 def test_the_picture_of_look_back_is_what_its_script_draws() -> None:
