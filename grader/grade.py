@@ -31,7 +31,7 @@ from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
 from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding, rehearse
 from grader.judge.check import prepare as prepare_check
-from grader.judge.measure import Ahead, inexact, measure, prepare_exact
+from grader.judge.measure import Ahead, inexact, measure, prepare_exact, settled
 from grader.judge.measure import prepare as prepare_measure
 from grader.sandbox.early import Early
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
@@ -484,7 +484,7 @@ def _checked(
     if not (verdict.passed and target.device == "gpu" and _timed(kata, options)):
         return lambda: verdict
     bad = inexact(kata, request.spec, on.checks, _present(find_gpu()))
-    settle = partial(_settled, bad) if bad else _measured(request, on, turn, ahead, options, tell, exact=False)
+    settle = partial(settled, bad) if bad else _measured(request, on, turn, ahead, options, tell, exact=False)
 
     def both() -> Verdict:
         measured = settle()
@@ -494,10 +494,6 @@ def _checked(
         return replace(measured, cases=verdict.cases, error_share=share, printed=said)
 
     return both
-
-
-def _settled(verdict: Verdict) -> Verdict:
-    return verdict
 
 
 def _timed(kata: Kata, options: Options) -> bool:

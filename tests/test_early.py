@@ -26,7 +26,7 @@ class Slow(Sandbox):
     def start(self) -> None:  # type: ignore[override]
         assert self.let.wait(PATIENCE_S)
         if self.fails:
-            raise SandboxError("there is no GPU")
+            raise SandboxError("no GPU was found")
         self.happened.append("start")
 
     def load(self, program: Program) -> None:
@@ -75,7 +75,7 @@ def test_a_child_that_nobody_wants_any_more_ends_as_soon_as_it_is_there() -> Non
     early = Early(slow)
     early.begin()
     early.close()
-    assert not slow.happened, "nobody waits for it"
+    assert not slow.happened, "no caller waits for it"
     slow.let.set()
     early.sandbox()
     assert slow.happened == ["start", "close"]

@@ -299,7 +299,7 @@ def test_a_timing_run_tells_nothing_while_another_child_is_still_there(
 def test_a_torch_that_cannot_be_imported_without_some_parts_is_imported_whole(
     built: tuple[Build, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the same process, which begins again: whoever waits for its children still does."""
+    """In the same process, which begins again, so that a request for a child is still answered."""
     made, engine = built
     log = tmp_path / "imports"
     (tmp_path / "torch.py").write_text(
@@ -336,7 +336,7 @@ def test_a_command_starts_the_import_of_torch_for_its_grade(monkeypatch: pytest.
     torch_ahead.begin(["grade", "sgemm_naive_f32"])
     process = torch_ahead._begun[1]
     torch_ahead._end()
-    assert process.returncode == -signal.SIGKILL, "nobody wanted it"
+    assert process.returncode == -signal.SIGKILL, "no grade took it"
 
 
 @pytest.mark.parametrize(

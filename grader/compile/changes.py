@@ -79,6 +79,11 @@ class _Statement:
     phase: int = 0  # how many of its line come before it, without one of another line in between
 
     @property
+    def bytes(self) -> int:
+        """The size of the type that it ends with; 0 where that has none, as a predicate's."""
+        return int(re.sub(r"\D", "", self.opcode.rpartition(".")[2]) or 0) // 8
+
+    @property
     def name(self) -> str:
         return self.opcode.partition(".")[0]
 
@@ -234,10 +239,10 @@ def changes_of(
 def _kernels(ptx: str, name: str) -> Iterator[_Kernel]:
     lines = _Lines(files_called(ptx, name))
     kernel: _Kernel | None = None
-    depth = 0  # of braces: inline assembly has blocks of its own
+    braces = _Braces()
     for number, text in enumerate(ptx.split("\n")):
         if header := _KERNEL.match(text):
-            kernel, lines.now, depth = _Kernel("kernel" if header[1] == "entry" else "function"), 0, 0
+            kernel, lines.now, braces = _Kernel("kernel" if header[1] == "entry" else "function"), 0, _Braces()
         elif location := LOCATION.match(text):
             lines.go_to(location)
             if kernel is not None:
@@ -245,8 +250,7 @@ def _kernels(ptx: str, name: str) -> Iterator[_Kernel]:
         elif kernel is not None and (match := _STATEMENT.match(text)):
             operands = tuple(_split(match[5]))
             kernel.add(_Statement(number, lines.now, match[1], match[2] or "", match[3], operands))
-        before, depth = depth, depth + text.count("{") - text.count("}")
-        if kernel is not None and depth == 0 and before > 0:
+        if braces.close_with(text) and kernel is not None:
             yield kernel
             kernel = None
 
@@ -258,12 +262,23 @@ def without(ptx: str, launched: Sequence[bool]) -> Iterator[int]:
     if len(heads) != len(launched):
         return
     for first, is_kept in zip(heads, launched, strict=True):
-        depth = 0
+        braces = _Braces()
         for number in range(first, first if is_kept else len(text)):
             yield number
-            before, depth = depth, depth + text[number].count("{") - text[number].count("}")
-            if depth == 0 and before > 0:
+            if braces.close_with(text[number]):
                 break
+
+
+class _Braces:
+    """Those of a function, line by line. Inline assembly has blocks of its own."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+
+    def close_with(self, line: str) -> bool:
+        """Whether the outermost block ends on this line, which comes after the last one asked about."""
+        before, self._depth = self._depth, self._depth + line.count("{") - line.count("}")
+        return self._depth == 0 and before > 0
 
 
 class _Lines:
@@ -554,6 +569,11 @@ def _nth(parameter: str) -> int:
 # -- changes of code that is close to its source ----------------------------------------------------------------------
 
 
+def _kind_of(register: str) -> str:
+    """``%rd`` of ``%rd12``"""
+    return register.rstrip("0123456789")
+
+
 @dataclass(frozen=True)
 class _Near:
     """A register that is known where a statement is: ``steps`` statements before it, as its operand ``place``."""
@@ -567,7 +587,7 @@ class _Near:
 def _near(kernel: _Kernel, one: _Statement, own: str, lines: int, most: int) -> list[_Near]:
     """Registers of the same kind as ``own``, at most so many lines away: the nearest first, each once."""
     at = kernel.places[one.number]
-    kind = own.rstrip("0123456789")
+    kind = _kind_of(own)
     found: dict[str, _Near] = {}
     slots: set[str] = set()
     for steps in range(min(at, FARTHEST) + 1):
@@ -577,7 +597,7 @@ def _near(kernel: _Kernel, one: _Statement, own: str, lines: int, most: int) -> 
             continue
         for place, operand in enumerate(other.operands):
             for register in _REGISTER.findall(operand):
-                if register.rstrip("0123456789") != kind or register in (own, one.operands[0], *found):
+                if _kind_of(register) != kind or register in (own, one.operands[0], *found):
                     continue
                 if kernel.is_variable(register) and kernel.set_by[register][0] < at:
                     if (slot := kernel.slot_of(register)) in slots:
@@ -593,8 +613,8 @@ def _origin(kernel: _Kernel, register: str) -> str:
         return "another value"
     one = kernel.statements[kernel.set_by[register][0]]
     line = kernel.line_of(one)
-    if one.opcode.startswith("ld.param.") and (match := _PARAMETER.fullmatch(one.operands[1])):
-        return f"parameter {int(match[1]) + 1} of the {kernel.noun}"
+    if one.opcode.startswith("ld.param.") and _PARAMETER.fullmatch(one.operands[1]):
+        return f"parameter {_nth(one.operands[1])} of the {kernel.noun}"
     verb = "reads" if one.name == "ld" and not one.opcode.startswith("ld.param") else "computes"
     return f"what line {line} {verb}" if line else "another value"
 
@@ -640,11 +660,11 @@ def _arguments(kernel: _Kernel, one: _Statement) -> Found:
         return
     at = kernel.places[one.number]
     for nth, (place, own, operand) in enumerate(_uses(one)):
-        kind = own.rstrip("0123456789")
+        kind = _kind_of(own)
         known = [
             register
             for register, places in kernel.set_by.items()
-            if register.rstrip("0123456789") == kind and places[0] < at and kernel.is_variable(register)
+            if _kind_of(register) == kind and places[0] < at and kernel.is_variable(register)
         ]
         others = [register for register in known if register != own and kernel.slot_of(register) == ""]
         for other in others[::-1][:MOST_INDICES]:
@@ -663,7 +683,7 @@ def _swapped(kernel: _Kernel, one: _Statement) -> Found:
     around = kernel.variables_of_run(one)
     for place, own, operand in uses:
         for other in around:
-            if other != own and other.rstrip("0123456789") == own.rstrip("0123456789") and own in around:
+            if other != own and _kind_of(other) == _kind_of(own) and own in around:
                 pair = sorted((around.index(own), around.index(other)))
                 first, second = (_origin(kernel, around[each]) for each in pair)
                 both = f"{first} and {second}" if first != second else f"two numbers, each {first},"
@@ -676,7 +696,7 @@ def _slots(lines: int, most: int) -> Kind:
     def kind(kernel: _Kernel, one: _Statement) -> Found:
         if one.name != "ld" or (match := _SLOT.fullmatch(one.operands[1])) is None:
             return
-        own, size = int(match[1]), int(re.sub(r"\D", "", one.opcode.rpartition(".")[2])) // 8
+        own, size = int(match[1]), one.bytes
         found = _slots_around(kernel, one, lines)
         found.pop(own, None)
         near = sorted(found, key=found.__getitem__)[:most]
@@ -779,7 +799,7 @@ def _neighbours(_: _Kernel, one: _Statement) -> Found:
     """The element before or after the one that is read or written."""
     if one.name not in ("ld", "st") or "param" in one.opcode or ".v" in one.opcode:
         return
-    size = int(re.sub(r"\D", "", one.opcode.rpartition(".")[2]) or 0) // 8
+    size = one.bytes
     place = 0 if one.name == "st" else 1
     match = _ADDRESS.fullmatch(one.operands[place])
     if not size or match is None:

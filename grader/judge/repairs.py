@@ -256,10 +256,11 @@ def _right_ones(trial: _Trial, changes: Sequence[Change], cases: Sequence[CaseKe
             return
         if change.line in trial.unreached or trial.dropped.issuperset(change.lines):
             continue
-        short = trial.write(change.applied(text), short=True)
+        changed = change.applied(text)
+        short = trial.write(changed, short=True)
         right = trial.is_right(failed, short, trial.limit)
         short.unlink()
-        if right and trial.are_right(cases, change.applied(text), limit) and trial.stays_right(change.applied(text)):
+        if right and trial.are_right(cases, changed, limit) and trial.stays_right(changed):
             lines.add(change.line)
             yield change
 

@@ -1,8 +1,8 @@
 """import torch, without the parts of it that no baseline needs: they take half of its seconds.
 
 When a name of one of those parts is first used, or torch imports anything more, all of them are imported, in the order
-in which torch does it: from then on there is no difference. A process in which torch cannot be imported so has to make
-way for another.
+in which torch does it. From then on torch is as always. Where it cannot be imported like this, another process must
+import all of it.
 """
 
 from __future__ import annotations
