@@ -40,7 +40,8 @@ PATIENCE_S = 30.0  # for builds that other processes are making, or have before 
 SIGNATURE = "signature.h"
 # NVTX is not to look for a profiler's library: no kata may load one, and without it all of NVTX does nothing.
 _NO_PROFILER = "-DNVTX_SUPPORT_DYNAMIC_INJECTION_LIBRARY=0"
-_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-shared", "-Xcompiler", "-fPIC", _NO_PROFILER)
+_FLAGS = ("-std=c++17", "-lineinfo", "-shared", "-Xcompiler", "-fPIC", _NO_PROFILER)
+_WARNINGS_ARE_ERRORS = ("-Werror", "all-warnings", "-Xcompiler", "-Wall,-Werror")
 # What nvcc and g++ take from the environment.
 _VARIABLES = (
     *dependencies.FOLDER_VARIABLES, "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "LIBRARY_PATH", "COMPILER_PATH",
@@ -145,9 +146,8 @@ def _plan(request: Request, toolchain: Toolchain, common: bytes, linked: Path | 
     flags = [*_FLAGS, *request.target.flags, *toolchain.nvcc_flags]
     together = request.together and unit.may_share(text, request.kata.libraries)
     flags += [flag for library in libraries for flag in library.flags]
-    if request.warnings_are_errors:
-        flags += ["-Werror", "all-warnings", "-Xcompiler", "-Wall,-Werror"]
-    parts = [text, header.encode(), toolchain.identity.encode(), json.dumps([*request.target.code, *flags]).encode()]
+    known = json.dumps([*request.target.code, *flags, *_flags_alone(request)])
+    parts = [text, header.encode(), toolchain.identity.encode(), known.encode()]
     parts += [Path(unit.__file__).read_bytes()] if together else []
     parts += [library.identity.encode() for library in libraries]
     command = [str(toolchain.nvcc), *flags, "-I", str(INCLUDE)]
@@ -158,6 +158,11 @@ def _plan(request: Request, toolchain: Toolchain, common: bytes, linked: Path | 
     key = entries.name_of(parts)
     request, beside = replace(request, together=together), request.source.path.resolve().parent
     return Job(request, key, text, header, tuple(command), beside, _system(toolchain, flags))
+
+
+def _flags_alone(request: Request) -> tuple[str, ...]:
+    """What a file that is compiled by itself gets beside ``Job.command``; -O3 is for the host's code."""
+    return ("-O3", *(_WARNINGS_ARE_ERRORS if request.warnings_are_errors else ()))
 
 
 def _system(toolchain: Toolchain, flags: Sequence[str]) -> tuple[Path, ...]:
@@ -237,7 +242,7 @@ def _step(job: Job, place: Path, *, alone: bool) -> ninja.Step:
     """``alone``: nothing else is compiled, so that its two halves may have a core each."""
     target = job.request.target
     nvcc = nvcc_command(job, limit_s=time_limit_s(job.request), halves=alone)
-    command = [*nvcc, *target.code, "-I", str(place / BESIDE)]
+    command = [*nvcc, *_flags_alone(job.request), *target.code, "-I", str(place / BESIDE)]
     command += ["-include", SIGNATURE, SOURCE]
     return ninja.Step(place, tuple(command), f"{job.request.kata.name} for {target}", time_limit_s(job.request))
 

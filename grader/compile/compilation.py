@@ -38,7 +38,7 @@ class Job:
     key: str
     text: bytes
     header: str
-    command: tuple[str, ...]  # without the architecture's flags
+    command: tuple[str, ...]  # without the flags of the architecture, and of a file alone or in a unit
     beside: Path
     system: tuple[Path, ...]
 

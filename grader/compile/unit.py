@@ -16,8 +16,11 @@ from pathlib import Path
 from grader.compile.nvcc_log import SOURCE
 
 MOST_FILES = 96  # in a unit: from here on, the headers are a small part of nvcc's work also for the shortest files
-MOST_BYTES = 320_000  # of source text in a unit, so that a unit of long kernels ends within seconds
+MOST_BYTES = 640_000  # of source text in a unit, so that a unit of long kernels ends within seconds
 TAG_DIGITS = 16
+# For a unit beside the flags of its files. -O1 is for the host's code: with -O3 g++ would need longer for the launchers
+# of many files than nvcc for their kernels. Warnings are for ``warned``.
+FLAGS = ("-O1", "-Xcompiler", "-Wall")
 
 # A library in which one file calls what the simulator's runtime lacks cannot be loaded for any of them. So files that
 # call more of the runtime than nearly all do are compiled alone.
@@ -45,6 +48,7 @@ _BRACE = re.compile(r"[{}]")
 _FUNCTION = re.compile(r"^(?:\.\w+\s+)*\.(?:entry|func)\b", re.MULTILINE)
 _SHARED = re.compile(r"^((?:\.\w+\s+)*\.shared\b[^;\n]*;\n)", re.MULTILINE)
 
+_WARNING = re.compile(r"\bwarning\b ?(?:#|:)")
 _PTXAS_ERROR = re.compile(r"^ptxas (\S+), line (\d+); error", re.MULTILINE)
 
 
@@ -95,7 +99,7 @@ def launcher_in(tag: str, launcher: str) -> str:
 
 
 def chunks(members: Sequence[Member], at_least: int) -> Iterator[Sequence[Member]]:
-    """Units of members that include the same headers: as few as the limits allow, but ``at_least`` so many where there
+    """Units of members: as few as the limits allow, but ``at_least`` so many where there
     are enough members, since units compile side by side."""
     most_files = min(MOST_FILES, -(-len(members) // at_least))
     unit: list[Member] = []
@@ -111,8 +115,8 @@ def chunks(members: Sequence[Member], at_least: int) -> Iterator[Sequence[Member
 
 
 def write(members: Sequence[Member], folder: Path) -> None:
-    """Put the unit's files into ``folder``: SOURCE includes a file of each member, which all have the same includes."""
-    lines = list(members[0].includes)
+    """Put the unit's files into ``folder``: SOURCE includes all that the members include, and a file of each."""
+    lines = sorted({line for member in members for line in member.includes})
     for member in members:
         place = folder / member.tag
         place.mkdir()
@@ -147,6 +151,12 @@ def blamed(log: str, folder: Path) -> set[str]:
             head = line if _FUNCTION.match(line) else head
             tags |= {*_TAG.findall(head)} if number in numbers else set()
     return tags
+
+
+def warned(log: str) -> set[str]:
+    """The tags of the files of which nvcc or g++ said a warning; "" where a warning names no file."""
+    lines = [line for line in log.splitlines() if _WARNING.search(line)]
+    return {tag for line in lines for tag in _TAG.findall(line) or [""]}
 
 
 def pieces_of(ptx: str) -> list[tuple[set[str], str]]:

@@ -24,26 +24,31 @@ from grader.compile.dependencies import Run, gather
 from grader.compile.nvcc_log import SOURCE
 from grader.compile.request import NAME, TAG, Target, Tell
 from grader.compile.unit import Member
+from grader.devices import SIM_ARCH
 from grader.storage import cache
 
 
 @dataclass(frozen=True)
 class _Unit:
-    """Members of a unit, with the jobs of each: one for each architecture."""
+    """Members of a unit, with the jobs of each: two where warnings are errors in one build of the same file."""
 
     members: Mapping[Member, Sequence[Job]]
 
     @property
-    def targets(self) -> tuple[Target, ...]:
-        return tuple(job.request.target for job in next(iter(self.members.values())))
+    def jobs(self) -> Iterator[tuple[Member, Job]]:
+        return ((member, job) for member, jobs in self.members.items() for job in jobs)
 
     @property
     def bytes_to_compile(self) -> int:
-        return sum(len(member.text) * len(jobs) for member, jobs in self.members.items())
+        return sum(len(member.text) for member in self.members)
 
     @property
     def first(self) -> Job:
         return next(iter(self.members.values()))[0]
+
+    @property
+    def target(self) -> Target:
+        return self.first.request.target
 
 
 def compile_together(
@@ -80,21 +85,27 @@ def _not_blamed(one: _Unit, place: Path) -> list[Job]:
     """The files of a failed unit that no error of nvcc names; none if the errors name no file."""
     if ninja.status(place) == 0:
         return []
-    blamed = unit.blamed((place / "log.txt").read_text(errors="replace"), place)
-    return [job for member, jobs in one.members.items() if blamed and member.tag not in blamed for job in jobs]
+    blamed = unit.blamed(_log(place), place)
+    return [job for member, job in one.jobs if blamed and member.tag not in blamed]
+
+
+def _log(place: Path) -> str:
+    return (place / "log.txt").read_text(errors="replace")
 
 
 def _units(jobs: Sequence[Job], parallel: int) -> Iterator[_Unit]:
-    """The same flags, the same architectures, the same libraries and the same includes in each unit; ``parallel``
-    units, or more, where there are enough files."""
-    members: dict[tuple[tuple[str, ...], Member], list[Job]] = {}
-    for job in jobs:
-        members.setdefault((job.command, job.member), []).append(job)
+    """The same flags, the same architecture, the same libraries and the same includes in each unit; ``parallel``
+    units, or more, where there are enough files.
+
+    The build for SIM_ARCH shows whether a file includes what it needs. For an older card, files with different
+    includes share a unit.
+    """
     groups: dict[tuple[object, ...], dict[Member, list[Job]]] = {}
-    for (command, member), its_jobs in members.items():
-        targets = tuple(job.request.target for job in its_jobs)
-        libraries = its_jobs[0].request.kata.libraries
-        groups.setdefault((command, targets, libraries, member.includes), {})[member] = its_jobs
+    for job in jobs:
+        target, member = job.request.target, job.member
+        includes = member.includes if target.arch == SIM_ARCH else None
+        group = groups.setdefault((job.command, target, job.request.kata.libraries, includes), {})
+        group.setdefault(member, []).append(job)
     at_least = -(-parallel // len(groups)) if groups else 1
     for group in groups.values():
         for chunk in unit.chunks(list(group), at_least):
@@ -102,12 +113,11 @@ def _units(jobs: Sequence[Job], parallel: int) -> Iterator[_Unit]:
 
 
 def _unit_step(one: _Unit, place: Path) -> ninja.Step:
-    code = [flag for target in one.targets for flag in target.code]
-    command = (*nvcc_command(one.first, limit_s=TEMPLATES_LIMIT_S), *code, "-include", "cuda_runtime.h", SOURCE)
+    command = [*nvcc_command(one.first, limit_s=TEMPLATES_LIMIT_S), *unit.FLAGS, *one.target.code]
+    command += ["-include", "cuda_runtime.h", SOURCE]
     names = sorted({member.launcher for member in one.members})
     shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-    what = f"{len(one.members)} files, {shown}, for {' and '.join(map(str, one.targets))}"
-    return ninja.Step(place, command, what, TEMPLATES_LIMIT_S)
+    return ninja.Step(place, tuple(command), f"{len(one.members)} files, {shown}, for {one.target}", TEMPLATES_LIMIT_S)
 
 
 def _take_apart(one: _Unit, place: Path, builds: Builds) -> list[str]:
@@ -127,19 +137,20 @@ def _take_apart(one: _Unit, place: Path, builds: Builds) -> list[str]:
 def _members(one: _Unit, place: Path) -> Iterator[tuple[Job, Path]]:
     """The folder of each member's build, but for those with a fault."""
     exported = set(exported_names(place / f"{NAME}.so"))
-    for at, target in enumerate(one.targets):
-        name = NAME if len(one.targets) == 1 else f"{NAME}.{target.virtual}"
-        pieces = unit.pieces_of((place / f"{name}.ptx").read_text(errors="replace"))
-        for member, jobs in one.members.items():
-            job, made = jobs[at], place / jobs[at].key
-            if unit.launcher_in(member.tag, member.launcher) not in exported:
-                continue
-            made.mkdir()
-            (made / f"{NAME}.ptx").write_text(unit.ptx_of(member.tag, pieces))
-            if target.device == "sim" and too_much_shared(job, made):
-                continue
-            (made / SOURCE).write_bytes(job.text)
-            (made / TAG).write_text(member.tag)
-            for file in kept(target) - {f"{NAME}.ptx", SOURCE}:
-                os.link(place / file, made / file)
-            yield job, made
+    pieces = unit.pieces_of((place / f"{NAME}.ptx").read_text(errors="replace"))
+    warned = unit.warned(_log(place))
+    for member, job in one.jobs:
+        made = place / job.key
+        if unit.launcher_in(member.tag, member.launcher) not in exported:
+            continue
+        if job.request.warnings_are_errors and not warned.isdisjoint({member.tag, ""}):
+            continue
+        made.mkdir()
+        (made / f"{NAME}.ptx").write_text(unit.ptx_of(member.tag, pieces))
+        if job.request.target.device == "sim" and too_much_shared(job, made):
+            continue
+        (made / SOURCE).write_bytes(job.text)
+        (made / TAG).write_text(member.tag)
+        for file in kept(job.request.target) - {f"{NAME}.ptx", SOURCE}:
+            os.link(place / file, made / file)
+        yield job, made
