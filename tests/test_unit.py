@@ -32,6 +32,8 @@ ALIKE = ("hgemv_k16_f16x8_pack", "hgemm_mma_m16n8k16_naive", "hgemm_mma_m16n8k16
 
 WMMA = ("hgemm_wmma_m16n16k16_naive", "hgemm_wmma_m16n16k16_mma4x2")
 # With tensor maps of the driver's; the second and third have shared memory without a size, the third clusters.
+# Files with other includes each.
+UNLIKE = ("relu_f32", "hgemv_k16_f16x8_pack", "hgemm_wmma_m16n16k16_naive")
 HOPPER = ("wgmma_tma_128x128_tn_f16", "wgmma_ring_tn_f16", "wgmma_multicast_tn_f16")
 
 
@@ -77,9 +79,9 @@ def code(ptx: Path) -> list[str]:
 
 
 @pytest.mark.usefixtures("empty_cache")
-@pytest.mark.parametrize(("names", "targets", "runs"), [(ALIKE, TARGETS, 2), (HOPPER, TARGETS[1:], 2)])
+@pytest.mark.parametrize(("names", "targets", "runs"), [(ALIKE, TARGETS, 2), (UNLIKE, TARGETS[:1], 2), (HOPPER, TARGETS[1:], 2)])
 def test_each_gets_the_code_that_it_gets_alone(names: Sequence[str], targets: Sequence[Target], runs: int) -> None:
-    """For two architectures at once, from as many runs of nvcc as the machine is asked to do side by side."""
+    """From as many runs of nvcc as the machine is asked to do side by side; for an older card whatever they include."""
     requests = [request_for(name, target=target) for name in names for target in targets]
     together = built(requests, runs=runs)
     alone = build_all([replace(request, together=False) for request in requests], find_toolchain())
@@ -89,7 +91,7 @@ def test_each_gets_the_code_that_it_gets_alone(names: Sequence[str], targets: Se
         assert one.source.read_bytes() == other.source.read_bytes()
         ours, theirs = code(one.ptx), code(other.ptx)
         assert ours == theirs
-        assert any(word in line for line in ours for word in ("mma", "shfl", "cp.async.bulk.tensor"))
+    assert any(word in line for line in ours for word in ("mma", "shfl", "cp.async.bulk.tensor"))
 
 
 @pytest.mark.usefixtures("empty_cache")
@@ -109,6 +111,19 @@ def test_includes_of_one_file_are_not_there_for_another(tmp_path: Path) -> None:
     first, second = build_all([request_for(WMMA[0], poor), request_for(WMMA[1])], find_toolchain(), jobs=1)
     assert isinstance(first, CompileFailure) and first.line is not None
     assert isinstance(second, Build)
+
+
+@pytest.mark.usefixtures("empty_cache")
+@pytest.mark.parametrize("unused", ["    // END TODO(2)", "    if (n == 0) return;"], ids=["nvcc", "g++"])
+def test_warnings_are_errors_of_their_own_file_alone(tmp_path: Path, unused: str) -> None:
+    """In the kernel nvcc warns, in the launcher g++ does too."""
+    bad = changed("relu_f32", tmp_path, unused, f"    int of_no_use = n;\n{unused}")
+    strict = [replace(request_for("relu_f32x4"), warnings_are_errors=True)]
+    strict.append(replace(request_for("relu_f32", bad), warnings_are_errors=True))
+    good, failure, lenient = build_all([*strict, request_for("relu_f32", bad)], find_toolchain(), jobs=1)
+    assert isinstance(good, Build) and good.tag
+    assert isinstance(failure, CompileFailure) and "of_no_use" in failure.message
+    assert isinstance(lenient, Build) and lenient.tag
 
 
 @pytest.mark.usefixtures("empty_cache")

@@ -25,8 +25,9 @@ FLAGS = ("-O1", "-Xcompiler", "-Wall")
 # A library in which one file calls what the simulator's runtime lacks cannot be loaded for any of them. So files that
 # call more of the runtime than nearly all do are compiled alone.
 _CALLS = """
-    cudaDeviceGetAttribute cudaDeviceSynchronize cudaFreeAsync cudaFuncSetAttribute cudaGetDevice cudaGetLastError
-    cudaGetSymbolAddress cudaLaunchCooperativeKernel cudaLaunchKernelEx cudaMallocAsync cudaMemcpyAsync cudaMemsetAsync
+    cudaDeviceGetAttribute cudaDeviceGetDefaultMemPool cudaDeviceSynchronize cudaFreeAsync cudaFuncSetAttribute
+    cudaGetDevice cudaGetLastError cudaGetSymbolAddress cudaLaunchCooperativeKernel cudaLaunchKernelEx
+    cudaMallocAsync cudaMemPoolSetAttribute cudaMemcpyAsync cudaMemsetAsync
     cudaOccupancyMaxActiveBlocksPerMultiprocessor cudaOccupancyMaxActiveClusters
 """
 RUNTIME = frozenset(_CALLS.split())
@@ -99,8 +100,8 @@ def launcher_in(tag: str, launcher: str) -> str:
 
 
 def chunks(members: Sequence[Member], at_least: int) -> Iterator[Sequence[Member]]:
-    """Units of members: as few as the limits allow, but ``at_least`` so many where there
-    are enough members, since units compile side by side."""
+    """Units of members: as few as the limits allow, but ``at_least`` so many where there are enough members, since units
+    compile side by side."""
     most_files = min(MOST_FILES, -(-len(members) // at_least))
     unit: list[Member] = []
     size = 0
