@@ -16,10 +16,11 @@ import pytest
 
 from grader.content.catalog import Kata, load_catalog
 from grader.grade import Options, grade, prepare
+from grader.maintain.kata_builds import RIGHT
 from grader.output.verdict_text import explanation
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = sorted((ROOT / "tests" / "right").glob("*/*.cu"))
+FILES = sorted((ROOT / RIGHT).glob("*/*.cu"))
 KATAS = load_catalog(ROOT).katas
 OPTIONS = Options(device="sim", speed=False, last_failure=False, together=True)
 FEWEST = 100

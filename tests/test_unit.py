@@ -79,7 +79,9 @@ def code(ptx: Path) -> list[str]:
 
 
 @pytest.mark.usefixtures("empty_cache")
-@pytest.mark.parametrize(("names", "targets", "runs"), [(ALIKE, TARGETS, 2), (UNLIKE, TARGETS[:1], 2), (HOPPER, TARGETS[1:], 2)])
+@pytest.mark.parametrize(
+    ("names", "targets", "runs"), [(ALIKE, TARGETS, 2), (UNLIKE, TARGETS[:1], 2), (HOPPER, TARGETS[1:], 2)]
+)
 def test_each_gets_the_code_that_it_gets_alone(names: Sequence[str], targets: Sequence[Target], runs: int) -> None:
     """From as many runs of nvcc as the machine is asked to do side by side; for an older card whatever they include."""
     requests = [request_for(name, target=target) for name in names for target in targets]

@@ -100,8 +100,8 @@ def launcher_in(tag: str, launcher: str) -> str:
 
 
 def chunks(members: Sequence[Member], at_least: int) -> Iterator[Sequence[Member]]:
-    """Units of members: as few as the limits allow, but ``at_least`` so many where there are enough members, since units
-    compile side by side."""
+    """Units of members: as few as the limits allow, but ``at_least`` so many where there are enough members, since
+    units compile side by side."""
     most_files = min(MOST_FILES, -(-len(members) // at_least))
     unit: list[Member] = []
     size = 0

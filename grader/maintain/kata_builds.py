@@ -1,7 +1,9 @@
-"""What the tests of katas grade, and how: every solution, every skeleton and every wrong kernel -> options and builds.
+"""What the tests of katas grade, and how: every solution, every skeleton, every wrong kernel and every right file of
+another kind -> options and builds.
 
-tests/test_wrong_kernels.py grades them. All that it needs is compiled here at once, many files in one run of nvcc: see
-grader/compile/unit.py. A test that is run by itself finds the same builds, or makes its own.
+tests/test_wrong_kernels.py and tests/test_right_kernels.py grade them. All that they need is compiled here at once,
+many files in one run of nvcc: see grader/compile/unit.py. A test that is run by itself finds the same builds, or makes
+its own.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from grader.devices import SIM_ARCH, SIM_ARCHITECTURES
 from grader.grade import Options, Planned, prepare_all
 from grader.maintain.wrong_kernel import FOLDER, WrongKernel, load, written
 from grader.verdict import Kind
+
+RIGHT = Path("tests", "right")  # <kata>/<name>.cu solves a kata in another way than its solution
 
 
 def as_solution(device: str, arch: str = SIM_ARCH) -> Options:
@@ -71,7 +75,8 @@ def compile_all(root: Path, only: Collection[str] | None, say: Callable[[str], N
         solutions = [(kata, kata.solution_path) for kata in katas]
         wrong = list(_wrong_kernels(catalog, katas, Path(folder)))
         skeletons = [(kata, bare(kata, Path(folder))) for kata in katas]
-        planned = [Planned([*skeletons, *wrong], (as_skeleton(),))]  # whose options make the same builds as wrong ones'
+        right = [(kata, path) for kata in katas for path in sorted((root / RIGHT / kata.name).glob("*.cu"))]
+        planned = [Planned([*skeletons, *wrong, *right], (as_skeleton(),))]  # whose options make the same builds
         for arch in sorted({oldest_card(kata) for kata in katas}):
             of_arch = [(kata, path) for kata, path in solutions if oldest_card(kata) == arch]
             planned.append(Planned(of_arch, (as_solution("sim"), as_solution("sim", arch))))
