@@ -269,6 +269,12 @@ def without(ptx: str, launched: Sequence[bool]) -> Iterator[int]:
                 break
 
 
+def parameter_types(ptx: str) -> list[tuple[str, ...]]:
+    """Of each kernel, in the order of the text: ``u64``, ``u32``, ``f32``, and ``b8`` for what has members."""
+    heads = re.findall(r"\.entry\s+[\w$]+\s*\(([^)]*)\)", ptx)
+    return [tuple(re.findall(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)", head)) for head in heads]
+
+
 class _Braces:
     """Those of a function, line by line. Inline assembly has blocks of its own."""
 
@@ -328,14 +334,18 @@ def _integers(_: _Kernel, one: _Statement) -> Found:
             yield "every step or factor is half as large", one.with_operand(place, str(value // 2))
             yield "every step or factor is twice as large", one.with_operand(place, str(2 * value))
         others = [value + 1, value - 1] if abs(value) <= MOST_OFF_BY_ONE else []
+        if one.name in ("shl", "shr"):
+            others += [value + 2, value - 2, value + 3, value - 3]
         if one.name == "setp" and value > 1:
             others += [2 * value, value // 2, 2 * value + 1, (value - 1) // 2]
         if one.name not in ("shl", "shr", "setp") and value > 1 and value & (value - 1) == 0:
-            others += [2 * value, value // 2]
+            others += [2 * value, value // 2, 4 * value, value // 4, 8 * value, value // 8]
         shown = {"shl": "its shift to the left (a product with a power of two) is by {new} in place of {old} bits"}
         shown["shr"] = "its shift to the right (a quotient by a power of two) is by {new} in place of {old} bits"
         for other in dict.fromkeys(others):
             if other == value or (one.name in ("shl", "shr", "and", "div", "rem") and other <= 0):
+                continue
+            if one.name in ("mul", "mad") and other == 0:
                 continue
             noun = "value that it starts from" if one.is_start else "constant"
             words = shown.get(one.name, f"the {noun} is {{new}} in place of {{old}}").format(old=value, new=other)
@@ -508,15 +518,37 @@ def _sizes(kernel: _Kernel, one: _Statement) -> Found:
 
 
 def _limits(kernel: _Kernel, one: _Statement) -> Found:
-    """A parameter of the kernel in the place of what is made of one, where two numbers are compared."""
-    if one.name != "setp" or not one.opcode.endswith("32") or ".f" in one.opcode or len(kernel.sizes) > MOST_SIZES:
+    """A parameter of the kernel in the place of what is made of one, where two numbers are compared, or where a whole
+    number becomes a float."""
+    becomes_float = one.opcode.startswith("cvt.rn.f") and one.opcode.endswith(("s32", "u32"))
+    compares = one.name == "setp" and one.opcode.endswith("32") and ".f" not in one.opcode
+    if not (compares or becomes_float) or len(kernel.sizes) > MOST_SIZES:
         return
     for place in one.sources:
         if not re.fullmatch(r"%r\d+", one.operands[place]) or one.operands[place] in kernel.sizes:
             continue
         for register, parameter in kernel.sizes.items():
-            words = f"parameter {_nth(parameter)} of the {kernel.noun} is compared with, in the place of another number"
+            verb = "becomes a float" if becomes_float else "is compared with"
+            words = f"parameter {_nth(parameter)} of the {kernel.noun} {verb}, in the place of another number"
             yield words + ("" if place == len(one.operands) - 1 else ", on the left"), one.with_operand(place, register)
+
+
+def _factors(kernel: _Kernel, one: _Statement) -> Found:
+    """A parameter of the kernel that is an int, as a factor in the place of a constant."""
+    constant = one.operands[-1] if one.name == "shl" else one.operands[2] if one.name in ("mul", "mad") else ""
+    if not _is_integer(constant) or not re.search(r"\.[bsu]32$", one.opcode) or len(kernel.parameters) > 2 * MOST_SIZES:
+        return
+    for parameter, opcode in kernel.parameters.items():
+        if opcode != "ld.param.u32":
+            continue
+        old = 1 << int(constant) if one.name == "shl" else int(constant)
+        words = f"its factor is parameter {_nth(parameter)} of the {kernel.noun} in place of {old}"
+        if one.name == "shl":
+            then = f"mul.lo.s32 {one.operands[0]}, {one.operands[1]}, %other;"
+        else:
+            then = one.text(operands=(*one.operands[:2], "%other", *one.operands[3:])).strip()
+        loaded = f"{one.indent}{{ .reg .b32 %other; ld.param.u32 %other, [{parameter}];"
+        yield words, f"{loaded} {one.guard if one.name == 'shl' else ''}{then} }}"
 
 
 def _elements(kernel: _Kernel, one: _Statement) -> Found:
@@ -632,7 +664,8 @@ def _uses(one: _Statement) -> Iterator[tuple[int, str, Callable[[str], str]]]:
         for match in _REGISTER.finditer(operand):
             before, after = operand[: match.start()], operand[match.end() :]
             yield place, match[0], lambda other, before=before, after=after: f"{before}{other}{after}"  # type: ignore[misc]
-        if one.name in _OF_NUMBERS and "wide" not in one.opcode and _is_integer(operand) and abs(int(operand)) > 1:
+        least = 0 if one.name == "setp" else 2
+        if one.name in _OF_NUMBERS and "wide" not in one.opcode and _is_integer(operand) and abs(int(operand)) >= least:
             yield place, "%rd0" if one.opcode.endswith("64") else "%r0", lambda other: other
 
 
@@ -795,6 +828,39 @@ def _numbers(kind: Kind) -> Kind:
     return changes
 
 
+def _rounded(kernel: _Kernel, one: _Statement) -> Found:
+    """A whole number that is rounded down to a multiple of a power of two first."""
+    if one.name not in ("add", "sub", "mul", "mad") or not re.search(r"\.[su]32$", one.opcode):
+        return
+    for place in one.sources:
+        own = one.operands[place]
+        if not re.fullmatch(r"%r\d+", own) or not kernel.is_variable(own):
+            continue
+        for step in FACTORS[:5]:
+            rounded = f"{one.indent}{{ .reg .b32 %other; and.b32 %other, {own}, {-step};"
+            words = f"{_origin(kernel, own)} is rounded down to a multiple of {step}#{one.opcode} {one.phase} {place}"
+            yield words, f"{rounded} {one.with_operand(place, '%other').strip()} }}"
+
+
+def _functions(kernel: _Kernel, one: _Statement) -> Found:
+    """A function of a float that is read: what is left to 1, its square, its negative, its reciprocal."""
+    if one.name not in ("add", "sub", "mul", "fma", "div") or not one.opcode.endswith("f32"):
+        return
+    for place in one.sources:
+        own = one.operands[place]
+        if not re.fullmatch(r"%f\d+", own):
+            continue
+        for opcode, words in (
+            (f"sub.f32 %other, 0f3F800000, {own}", "1 less it"),
+            (f"mul.f32 %other, {own}, {own}", "its square"),
+            (f"neg.f32 %other, {own}", "its negative"),
+            (f"rcp.rn.f32 %other, {own}", "its reciprocal"),
+        ):
+            changed = f"{one.indent}{{ .reg .f32 %other; {opcode}; {one.with_operand(place, '%other').strip()} }}"
+            key = f"{one.opcode} {one.phase} {place}"
+            yield f"in the place of {_origin(kernel, own)} it uses {words}#{key}", changed
+
+
 def _neighbours(_: _Kernel, one: _Statement) -> Found:
     """The element before or after the one that is read or written."""
     if one.name not in ("ld", "st") or "param" in one.opcode or ".v" in one.opcode:
@@ -834,6 +900,7 @@ KINDS = (
     _limits,
     _axes,
     _sizes,
+    _factors,
     _elements,
     _matrices,
     _signs,
@@ -855,12 +922,23 @@ SOURCE_KINDS = (
         _swapped,
         _slots(1, 3),
         _others(0, 4),
+        _integers,
         _numbers(_more),
         _numbers(_operators),
         _others(1, 3),
     ),
-    (_order, _others(4, 4), _arguments, _slots(4, 4), _integers, _sizes, _exchanged),
-    (_numbers(_scaled), _numbers(_terms(1, 3)), _neighbours, _limits, _numbers(_operands), _signs, _floats),
+    (_order, _factors, _others(4, 4), _arguments, _slots(4, 4), _sizes, _exchanged),
+    (
+        _numbers(_scaled),
+        _numbers(_terms(1, 3)),
+        _neighbours,
+        _limits,
+        _rounded,
+        _numbers(_operands),
+        _functions,
+        _signs,
+        _floats,
+    ),
 )
 # For optimised code of which no such PTX can be called. A number that it merged changes in all places at once, so
 # another number is not tried there.

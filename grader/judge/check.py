@@ -96,7 +96,7 @@ def budget_for(device: str) -> SearchBudget:
 
 
 # Findings whose line may be another than the one at fault.
-REPAIRED = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)
+REPAIRED = (Kind.LAUNCH_FAILED, Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)
 
 
 @dataclass

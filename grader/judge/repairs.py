@@ -23,12 +23,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from grader.compile.changes import KINDS, MORE_KINDS, SOURCE_KINDS, Change, changes_of, without
+from grader.compile.changes import KINDS, MORE_KINDS, SOURCE_KINDS, Change, changes_of, parameter_types, without
 from grader.compile.changes import Kind as Kinds
 from grader.content.skeleton import skeleton_of
 from grader.devices import Call, Outcome
+from grader.devices.counters import Launched
 from grader.judge.case import Case, CaseKey, allowed, largest_within
 from grader.judge.lab import Lab, judged
+from grader.judge.launcher_changes import LauncherChange, launcher_changes
 from grader.sandbox.child import SandboxError
 from grader.sandbox.parent import Program, Sandbox
 from grader.verdict import Clue, Kind
@@ -36,6 +38,7 @@ from grader.verdict import Clue, Kind
 LARGEST = 1 << 20  # bytes of PTX
 # What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
 SECONDS = 0.8
+LAUNCHER_SECONDS = 0.4  # for changes of the launcher
 SOURCE_SECONDS = 1.3  # for code that is close to the source
 OF_CALL, OF_BYTE, OF_INSTRUCTION = 2.5e-3, 3.5e-8, 4e-7  # what a call, a byte of PTX and a warp instruction cost
 OF_SHARED_BYTE = 1.5e-8  # of all blocks that a call launches
@@ -53,8 +56,10 @@ WORK = 1_000_000  # of the largest case
 LARGE_WORK, LARGE_INSTRUCTIONS = 20_000_000, 2_000_000  # of more cases, for a change that all others are right with
 CONFIRMED, CONFIRMED_SEED = 12, 100  # of these cases: how many, and the seed of the first
 LINES = 2  # that a clue names, at most
+RUNS = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)  # code that can be called
 
 
+Prepared = Callable[[Call], "Call | None"]  # a case's call -> with another number; None: that changes nothing
 SourceLike = Callable[[Path], "Path | None"]  # a folder to write to -> the file's PTX, close to its source
 
 
@@ -77,6 +82,8 @@ class _Trial:
     dropped: frozenset[int] = frozenset()  # lines of the PTX: of the kernels that it does not launch
     calls: dict[CaseKey, tuple[Case, Call]] = field(default_factory=dict)
     answers: set[tuple[CaseKey, bytes]] = field(default_factory=set)  # wrong ones
+    types: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of each kernel's parameters
+    launched: tuple[Launched, ...] = ()  # by the failing case
 
     def write(self, text: Sequence[str], *, short: bool = False) -> Path:
         """``short``: without the kernels that the failing case does not launch."""
@@ -86,15 +93,21 @@ class _Trial:
         self.seconds -= OF_BYTE * path.write_text("\n".join(kept))
         return path
 
-    def call(self, key: CaseKey, ptx: Path, **more: Any) -> tuple[Case, Outcome]:
+    def given(self, key: CaseKey) -> tuple[Case, Call]:
+        """A case, and its call of unchanged code."""
         if key not in self.calls:
             case = Case(self.lab.kata, self.lab.spec, key)
             self.calls[key] = case, case.call(nth=0, limits=self.lab.limits)
-        case, call = self.calls[key]
-        return case, self.sandbox.call(replace(call, ptx=str(ptx), **more))
+        return self.calls[key]
 
-    def is_wrong(self, key: CaseKey) -> bool:
-        """Whether the unchanged code fails as it must."""
+    def call(self, key: CaseKey, ptx: Path | None, prepared: Prepared | None = None, **more: Any) -> tuple[Case, Outcome]:
+        """``ptx``: other code; None: what was loaded last."""
+        case, call = self.given(key)
+        changed = prepared(call) if prepared is not None else None
+        return case, self.sandbox.call(replace(changed or call, ptx=str(ptx or ""), **more))
+
+    def is_wrong(self, key: CaseKey, *, anyhow: bool = False) -> bool:
+        """Whether the unchanged code fails as it must, or ``anyhow``."""
         ptx = self.write(self.text.split("\n"))
         case, outcome = self.call(key, ptx, coverage=True)
         ptx.unlink()
@@ -106,13 +119,18 @@ class _Trial:
         self.unreached = frozenset(seen - self.reached)
         launched = [kernel.launched for kernel in outcome.coverage]
         self.dropped = frozenset(without(self.text, launched))
-        self.answers.add((key, _bytes_of(outcome)))
+        names = [kernel.kernel for kernel in outcome.coverage]
+        if len(names) == len(types := parameter_types(self.text)):
+            self.types = dict(zip(names, types, strict=True))
+        self.launched = outcome.launched
+        if not outcome.findings:  # of calls with a finding, some give right answers all the same
+            self.answers.add((key, _bytes_of(outcome)))
         if outcome.findings:
-            return any(finding.kind == self.kind for finding in outcome.findings)
-        return self.kind is Kind.WRONG_ANSWER and judged(case, outcome).wrong
+            return (anyhow and outcome.findings[0].kind in RUNS) or any(finding.kind == self.kind for finding in outcome.findings)
+        return (anyhow or self.kind is Kind.WRONG_ANSWER) and judged(case, outcome).wrong
 
-    def is_right(self, key: CaseKey, ptx: Path, limit: int) -> bool:
-        case, outcome = self.call(key, ptx, limits=replace(self.lab.limits, instructions=limit))
+    def is_right(self, key: CaseKey, ptx: Path | None, limit: int, prepared: Prepared | None = None) -> bool:
+        case, outcome = self.call(key, ptx, prepared, limits=replace(self.lab.limits, instructions=limit))
         timed_out = any(finding.kind == Kind.TIME_OUT for finding in outcome.findings)
         lost = limit if timed_out else min(limit, MOST_LOST)
         self.seconds -= self.of_call + OF_INSTRUCTION * (outcome.executed or lost)
@@ -135,21 +153,25 @@ class _Trial:
         return right
 
     def stays_right(self, text: Sequence[str]) -> bool:
+        """Whether changed code is right in more cases."""
+        ptx = self.write(text)
+        right = self.more_are_right(ptx)
+        ptx.unlink()
+        return right
+
+    def more_are_right(self, ptx: Path | None, prepared: Prepared | None = None) -> bool:
         """Whether other cases are right, too, larger ones and of other numbers, as far as so many instructions tell."""
-        spec, left, ptx = self.lab.spec, LARGE_INSTRUCTIONS, self.write(text)
+        spec, left = self.lab.spec, LARGE_INSTRUCTIONS
         sizes = [each for each in spec.named_sizes if allowed(self.lab.kata, each) and spec.work(each) <= LARGE_WORK]
-        right = True
         for nth, each in enumerate(sorted(sizes, key=spec.work, reverse=True)[:CONFIRMED]):
             key = CaseKey.of(spec, each, spec.values[nth % len(spec.values)].name, CONFIRMED_SEED + nth)
-            case, outcome = self.call(key, ptx, limits=replace(self.lab.limits, instructions=left))
+            case, outcome = self.call(key, ptx, prepared, limits=replace(self.lab.limits, instructions=left))
             left -= outcome.executed
             if any(finding.kind == Kind.TIME_OUT for finding in outcome.findings):
                 continue  # it takes more than is left
             if outcome.findings or judged(case, outcome).wrong:
-                right = False
-                break
-        ptx.unlink()
-        return right
+                return False
+        return True
 
 
 def _reached(outcome: Outcome) -> frozenset[int]:
@@ -170,8 +192,8 @@ def repair(
 ) -> Iterator[Clue]:
     """At most one clue; none where changes on more than LINES lines do, or the file is too large to try.
 
-    First the PTX that runs is changed, then the one that is close to the source, where that fails in the same way, as
-    ``kind`` says.
+    First what the launcher gives the CUDA runtime is changed, then the PTX that runs, then the one that is close to the
+    source, where that fails, too. ``kind`` says how the file fails.
     """
     if program is None or program.device != "sim" or program.ptx.stat().st_size > LARGEST:
         return
@@ -186,17 +208,20 @@ def repair(
         trial = _Trial(lab, sandbox, _folder(folder, "own"), name, text, kind)
         if not trial.is_wrong(cases[0]):
             return
-        found = _found(trial, cases, own, (KINDS,))
-        if not found and source_like is not None and (ptx := source_like(_folder(folder, "close"))) is not None:
+        launcher = [*_right_launchers(trial, program.source.read_text(errors="replace"), own, cases)]
+        found: list[Change | LauncherChange] = [*launcher]
+        if kind is not Kind.LAUNCH_FAILED:
+            found += _found(trial, cases, own, (KINDS,))
+        if not found and kind is not Kind.LAUNCH_FAILED and source_like is not None and (ptx := source_like(_folder(folder, "close"))) is not None:
             close = _Trial(lab, sandbox, ptx.parent, name, ptx.read_text(errors="replace"), kind, SOURCE_SECONDS)
-            if close.is_wrong(cases[0]):
-                found = _found(close, cases, own, SOURCE_KINDS)
+            if close.is_wrong(cases[0], anyhow=True):
+                found += _found(close, cases, own, SOURCE_KINDS)
             else:  # such as one whose products are in flight while its registers are stored
                 trial.seconds = close.seconds - OF_SECOND_CHOICE
-                found = _found(trial, cases, own, MORE_KINDS)
-        lines = sorted({change.line for change in found})
+                found += _found(trial, cases, own, MORE_KINDS)
+        lines = {change.line for change in found}
         if 1 <= len(lines) <= LINES:
-            yield Clue("repair", _words(found, len(cases)), line=lines[0] if len(lines) == 1 else None)
+            yield Clue("repair", _words(found, len(cases)), line=lines.pop() if len(lines) == 1 else None)
 
 
 def _own_lines(text: str, skeleton: str) -> set[int]:
@@ -265,8 +290,37 @@ def _right_ones(trial: _Trial, changes: Sequence[Change], cases: Sequence[CaseKe
             yield change
 
 
-def _words(found: Sequence[Change], cases: int) -> str:
+def _right_launchers(
+    trial: _Trial, text: str, own: Collection[int], cases: Sequence[CaseKey]
+) -> Iterator[LauncherChange]:
+    """The changes of the launcher with which all cases are right, one for each line."""
+    failed, limit = cases[0], min(OF_OTHERS, trial.lab.limits.instructions)
+    _, call = trial.given(failed)
+    seconds, trial.seconds = trial.seconds, LAUNCHER_SECONDS
+    tried: set[object] = set()
+    lines: set[int | None] = set()
+    for each in launcher_changes(text, own, trial.launched, trial.types, call):
+        if trial.seconds <= 0 or len(lines) > LINES:
+            break
+        key = each.key(call)
+        if key is None or key in tried or each.line in lines:
+            continue
+        if not trial.is_right(failed, None, trial.limit, each.change):
+            tried.add(key)
+        elif all(trial.is_right(key, None, limit, each.change) for key in cases[1:]) and trial.more_are_right(
+            None, each.change
+        ):
+            lines.add(each.line)
+            yield each
+    trial.seconds = seconds
+
+
+def _known(line: int | None) -> int:
+    return line or 0
+
+
+def _words(found: Sequence[Change | LauncherChange], cases: int) -> str:
     """``all 9 cases that were tried are right if line 12's comparison holds where both sides are equal``"""
     first = {change.line: change for change in reversed(found)}
-    ways = [f"on line {line} {first[line].words}" for line in sorted(first)]
+    ways = [f"on line {line} {first[line].words}" if line else first[line].words for line in sorted(first, key=_known)]
     return f"all {cases} cases that were tried are right if {', or if '.join(ways)}"

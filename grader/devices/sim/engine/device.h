@@ -15,6 +15,7 @@
 #include "counters.h"
 #include "finding.h"
 #include "heap.h"
+#include "host_changes.h"
 #include "launch.h"
 #include "loaded_module.h"
 #include "memory.h"
@@ -192,6 +193,7 @@ class Device {
     Births births;
     Textures textures;
     RuntimeCalls runtime_calls;  // of this call
+    HostChanges host_changes;    // of this call
     std::vector<Finding> findings;
     u64 executed = 0, executed_lanes = 0, launches = 0;
     // An atomic of this call that gives another result in another order of threads, float ones first; and whether any.
