@@ -123,6 +123,7 @@ class _Kernel:
     places: dict[int, int] = field(default_factory=dict)  # line of the PTX -> the statement's place among all
     variables: dict[str, bool] = field(default_factory=dict)  # see is_variable
     set_by: dict[str, list[int]] = field(default_factory=dict)  # register -> the statements that set it
+    constants: Mapping[str, int] = field(default_factory=dict)  # that the file names
 
     def line_of(self, one: _Statement) -> int:
         """The line of the file. A start value belongs to the first line that reads it: nvcc gives it any line."""
@@ -205,13 +206,19 @@ Kind = Callable[[_Kernel, _Statement], Found]
 
 
 def changes_of(
-    ptx: str, name: str, kinds: Sequence[Kind] | None = None, within: Collection[int] | None = None
+    ptx: str,
+    name: str,
+    kinds: Sequence[Kind] | None = None,
+    within: Collection[int] | None = None,
+    constants: Mapping[str, int] | None = None,
 ) -> list[Change]:
     """The likeliest first: one kind of change over all lines, then the next; then of every second instruction alone.
 
-    ``within``: lines of the file, by default all.
+    ``within``: lines of the file, by default all. ``constants`` are whole numbers that the file names.
     """
     kernels = list(_kernels(ptx, name))
+    for kernel in kernels:
+        kernel.constants = constants or {}
     found: dict[tuple[tuple[int, str], ...], Change] = {}
     halves: list[Change] = []
     for kind in KINDS if kinds is None else kinds:
@@ -267,6 +274,28 @@ def without(ptx: str, launched: Sequence[bool]) -> Iterator[int]:
             yield number
             if braces.close_with(text[number]):
                 break
+
+
+def lines_behind(ptx: str, name: str, lines: Collection[int]) -> frozenset[int]:
+    """The lines of the file that give what some lines compute with, and these lines."""
+    found = set(lines)
+    for kernel in _kernels(ptx, name):
+        stores: dict[str, list[_Statement]] = {}  # by the slot of local memory
+        for one in kernel.statements:
+            if one.name == "st" and _SLOT.fullmatch(one.operands[0]):
+                stores.setdefault(one.operands[0], []).append(one)
+        waiting = [one for one in kernel.statements if one.line in lines]
+        seen: set[int] = set()
+        while waiting:
+            one = waiting.pop()
+            if one.number in seen:
+                continue
+            seen.add(one.number)
+            found.add(kernel.line_of(one))
+            read = _REGISTER.findall(" ".join([one.guard, *(one.operands if one.name == "st" else one.operands[1:])]))
+            waiting += [kernel.statements[place] for register in read for place in kernel.set_by.get(register, ())]
+            waiting += [each for operand in one.operands[1:] for each in stores.get(operand, ())]
+    return frozenset(found)
 
 
 def parameter_types(ptx: str) -> list[tuple[str, ...]]:
@@ -339,7 +368,8 @@ def _integers(_: _Kernel, one: _Statement) -> Found:
         if one.name == "setp" and value > 1:
             others += [2 * value, value // 2, 2 * value + 1, (value - 1) // 2]
         if one.name not in ("shl", "shr", "setp") and value > 1 and value & (value - 1) == 0:
-            others += [2 * value, value // 2, 4 * value, value // 4, 8 * value, value // 8]
+            powers = [2 * value, value // 2, 4 * value, value // 4, 8 * value, value // 8]
+            others = [*powers, *others] if value > 2 else [*others, *powers]
         shown = {"shl": "its shift to the left (a product with a power of two) is by {new} in place of {old} bits"}
         shown["shr"] = "its shift to the right (a quotient by a power of two) is by {new} in place of {old} bits"
         for other in dict.fromkeys(others):
@@ -828,6 +858,20 @@ def _numbers(kind: Kind) -> Kind:
     return changes
 
 
+def _constants(kernel: _Kernel, one: _Statement) -> Found:
+    """A constant that the file names is added to an argument of a function, or subtracted from it."""
+    if not one.opcode.startswith(("st.param.b32", "st.param.u32", "cp.async.bulk.tensor")):
+        return
+    values = {value: name for name, value in reversed(kernel.constants.items()) if 1 < value <= 1 << 16}
+    for nth, (place, own, operand) in enumerate(_uses(one)):
+        for value, name in [*values.items()][:MOST_INDICES] if _kind_of(own) == "%r" else ():
+            for by, words in ((value, "is added to"), (-value, "is subtracted from")):
+                before = f"{one.indent}{{ .reg .b32 %other; add.s32 %other, {own}, {by};"
+                changed = f"{before} {one.with_operand(place, operand('%other')).strip()} }}"
+                key = f"{one.opcode} {one.phase} {nth}"
+                yield f"{name} {words} an argument#{key}", changed
+
+
 def _rounded(kernel: _Kernel, one: _Statement) -> Found:
     """A whole number that is rounded down to a multiple of a power of two first."""
     if one.name not in ("add", "sub", "mul", "mad") or not re.search(r"\.[su]32$", one.opcode):
@@ -927,15 +971,15 @@ SOURCE_KINDS = (
         _numbers(_operators),
         _others(1, 3),
     ),
-    (_order, _factors, _others(4, 4), _arguments, _slots(4, 4), _sizes, _exchanged),
+    (_order, _factors, _functions, _others(4, 4), _arguments, _slots(4, 4), _sizes, _exchanged),
     (
+        _constants,
         _numbers(_scaled),
         _numbers(_terms(1, 3)),
         _neighbours,
         _limits,
         _rounded,
         _numbers(_operands),
-        _functions,
         _signs,
         _floats,
     ),

@@ -567,7 +567,8 @@ def _repaired(search: _Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Ve
     if verdict.kind not in REPAIRED or _costs_a_process(verdict):
         return verdict
     lab.known |= {key: True for key, known in search.tried.items() if known.kind is verdict.kind}
-    clues = repair(lab, shape, search.sandbox.program, search.source_like, verdict.kind)
+    near = (verdict.finding.line or 0, *verdict.finding.callers) if verdict.finding is not None else ()
+    clues = repair(lab, shape, search.sandbox.program, search.source_like, verdict.kind, near)
     return replace(verdict, clues=sorted_clues([*clues, *verdict.clues]))
 
 

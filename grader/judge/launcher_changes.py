@@ -25,6 +25,9 @@ SET, ADD, MULTIPLY, SCALE, TAKE = range(5)
 DIVISORS = tuple(1 << place for place in range(12, -1, -1))  # the largest first: with it there are fewest blocks
 THREADS = (32, 64, 128, 256, 512, 1024)
 FACTORS = (2, 4, 8, 16, 32)
+MAP, BOX, SWIZZLE = 16, 5, 10  # places in a tensor map
+MAPS = "cuTensorMapEncodeTiled"
+SWIZZLES = {"none": 0, "32 bytes": 1, "64 bytes": 2, "128 bytes": 3}
 MOST_BLOCKS = 1 << 14
 MOST_PARAMETERS = 16
 SIZEOF = (4, 2, 8)
@@ -73,8 +76,8 @@ def launcher_changes(
         for item in kernels
         if (site := _site_of(sites, code, item.kernel)) is not None
     ]
-    for kind in (_exchanged, _off_by_one, _sizes, _axes, _blocks, _of_runtime, _zeros, _pairs, _factors, _scales):
-        if kind in (_of_runtime, _zeros):
+    for kind in (_exchanged, _off_by_one, _maps, _sizes, _axes, _blocks, _of_runtime, _zeros, _pairs, _factors, _scales):
+        if kind in (_of_runtime, _zeros, _maps):
             yield from kind(code, own, call)  # type: ignore[operator]
         else:
             for each in places:
@@ -304,6 +307,36 @@ def _of_runtime(code: Code, own: Collection[int], _: Call) -> Iterator[LauncherC
                 change = (HostChange(function, BYTES, MULTIPLY, size),)
                 words = f"{function} is about {size} times as many bytes"
                 yield LauncherChange(line, words, lambda call, change=change: replace(call, host=change))  # type: ignore[misc]
+
+
+def _maps(code: Code, own: Collection[int], call: Call) -> Iterator[LauncherChange]:
+    """Numbers of a tensor map: its rows and columns, those of its box, its swizzle."""
+    for nth, match in enumerate(re.finditer(r"\bCUtensorMap\s+(\w+)\s*=", code.text)):
+        line = code.line_at(match.start())
+        end = code.text.find(";", match.start())
+        if not {line, code.line_at(end)} & {*own}:
+            continue
+
+        def made(words: str, *numbers: tuple[int, int, int], nth: int = nth, line: int = line) -> LauncherChange:
+            change = tuple(HostChange(MAPS, MAP * nth + place, how, number) for place, how, number in numbers)
+            return LauncherChange(line, words, lambda call: replace(call, host=change))
+
+        name = match[1]
+        dims, boxes = ((0, TAKE, 1), (1, TAKE, 0)), ((BOX, TAKE, BOX + 1), (BOX + 1, TAKE, BOX))
+        yield made(f"the rows and columns of {name} are exchanged", *dims)
+        yield made(f"the rows and columns of {name}'s box are exchanged", *boxes)
+        yield made(f"the rows and columns of {name} and of its box are exchanged", *dims, *boxes)
+        for words, number in SWIZZLES.items():
+            yield made(f"the swizzle of {name} is {words}", (SWIZZLE, SET, number))
+        for axis, noun in enumerate(("columns", "rows")):
+            for factor in FACTORS[:3]:
+                yield made(f"{name}'s box has {factor} times as many {noun}", (BOX + axis, MULTIPLY, factor))
+            for text, size in _sizes_of(call).items():
+
+                def sized(call: Call, place: int = MAP * nth + axis, size: Callable[[Call], int] = size) -> Call:
+                    return replace(call, host=(HostChange(MAPS, place, SET, size(call)),))
+
+                yield LauncherChange(line, f"{name} has {text} {noun}", sized)
 
 
 def _zeros(_: Code, __: Collection[int], call: Call) -> Iterator[LauncherChange]:

@@ -14,7 +14,7 @@ Only lines that the learner wrote are changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
@@ -23,8 +23,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from grader.compile.changes import KINDS, MORE_KINDS, SOURCE_KINDS, Change, changes_of, parameter_types, without
+from grader.compile.changes import KINDS, MORE_KINDS, SOURCE_KINDS, Change, changes_of, lines_behind, parameter_types, without
 from grader.compile.changes import Kind as Kinds
+from grader.content.functions import constants_of
 from grader.content.skeleton import skeleton_of
 from grader.devices import Call, Outcome
 from grader.devices.counters import Launched
@@ -39,7 +40,10 @@ LARGEST = 1 << 20  # bytes of PTX
 # What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
 SECONDS = 0.8
 LAUNCHER_SECONDS = 0.4  # for changes of the launcher
-SOURCE_SECONDS = 1.3  # for code that is close to the source
+SOURCE_SECONDS = 1.7  # for code that is close to the source
+PAIR_SECONDS = 0.5  # for two changes at once, in either code
+FIRSTS, IMPROVED = 3, 0.75  # changes that others are tried with: how many, and what they leave of the wrong elements
+PAIR_CASES = 8  # that two changes at once must make right, at least
 OF_CALL, OF_BYTE, OF_INSTRUCTION = 2.5e-3, 3.5e-8, 4e-7  # what a call, a byte of PTX and a warp instruction cost
 OF_SHARED_BYTE = 1.5e-8  # of all blocks that a call launches
 LEAST_SHARED, MOST_SHARED = 1 << 12, 1 << 20  # of a block, and of all, since not all are there at the same time
@@ -81,6 +85,12 @@ class _Trial:
     unreached: frozenset[int] = frozenset()  # and that it does not
     dropped: frozenset[int] = frozenset()  # lines of the PTX: of the kernels that it does not launch
     calls: dict[CaseKey, tuple[Case, Call]] = field(default_factory=dict)
+    close: bool = False  # to the source
+    wrong: int = 0  # elements that the failing case has wrong
+    left: int = 0  # that the last call had wrong
+    constants: Mapping[str, int] = field(default_factory=dict)  # that the file names
+    tried: list[Change] = field(default_factory=list)
+    better: list[tuple[int, Change]] = field(default_factory=list)  # how many elements are still wrong
     answers: set[tuple[CaseKey, bytes]] = field(default_factory=set)  # wrong ones
     types: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of each kernel's parameters
     launched: tuple[Launched, ...] = ()  # by the failing case
@@ -97,7 +107,8 @@ class _Trial:
         """A case, and its call of unchanged code."""
         if key not in self.calls:
             case = Case(self.lab.kata, self.lab.spec, key)
-            self.calls[key] = case, case.call(nth=0, limits=self.lab.limits)
+            call = replace(case.call(nth=0, limits=self.lab.limits), forgive_locals=self.close)
+            self.calls[key] = case, call
         return self.calls[key]
 
     def call(self, key: CaseKey, ptx: Path | None, prepared: Prepared | None = None, **more: Any) -> tuple[Case, Outcome]:
@@ -126,20 +137,23 @@ class _Trial:
         if not outcome.findings:  # of calls with a finding, some give right answers all the same
             self.answers.add((key, _bytes_of(outcome)))
         if outcome.findings:
-            return (anyhow and outcome.findings[0].kind in RUNS) or any(finding.kind == self.kind for finding in outcome.findings)
-        return (anyhow or self.kind is Kind.WRONG_ANSWER) and judged(case, outcome).wrong
+            kinds = {finding.kind for finding in outcome.findings}
+            return self.kind in kinds or (anyhow and not kinds.isdisjoint(RUNS))
+        self.wrong = judged(case, outcome).wrong_count
+        return (anyhow or self.kind is Kind.WRONG_ANSWER) and self.wrong > 0
 
     def is_right(self, key: CaseKey, ptx: Path | None, limit: int, prepared: Prepared | None = None) -> bool:
         case, outcome = self.call(key, ptx, prepared, limits=replace(self.lab.limits, instructions=limit))
         timed_out = any(finding.kind == Kind.TIME_OUT for finding in outcome.findings)
         lost = limit if timed_out else min(limit, MOST_LOST)
         self.seconds -= self.of_call + OF_INSTRUCTION * (outcome.executed or lost)
+        self.left = self.wrong
         if outcome.findings or (key, (answer := _bytes_of(outcome))) in self.answers:
             return False
-        right = not judged(case, outcome).wrong
-        if not right:
+        self.left = judged(case, outcome).wrong_count
+        if self.left:
             self.answers.add((key, answer))
-        return right
+        return not self.left
 
     def are_right(self, cases: Sequence[CaseKey], text: Sequence[str], limit: int) -> bool:
         """Whether all cases are right, and together come to all lines that the failing case came to: code that goes
@@ -189,11 +203,13 @@ def repair(
     program: Program | None,
     source_like: SourceLike | None = None,
     kind: Kind = Kind.WRONG_ANSWER,
+    near: Collection[int] = (),
 ) -> Iterator[Clue]:
     """At most one clue; none where changes on more than LINES lines do, or the file is too large to try.
 
     First what the launcher gives the CUDA runtime is changed, then the PTX that runs, then the one that is close to the
-    source, where that fails, too. ``kind`` says how the file fails.
+    source, where that fails, too; at last two places of either. ``kind`` says how the file fails, ``near`` on which
+    lines a finding is: what these get their numbers from is changed first.
     """
     if program is None or program.device != "sim" or program.ptx.stat().st_size > LARGEST:
         return
@@ -208,20 +224,25 @@ def repair(
         trial = _Trial(lab, sandbox, _folder(folder, "own"), name, text, kind)
         if not trial.is_wrong(cases[0]):
             return
-        launcher = [*_right_launchers(trial, program.source.read_text(errors="replace"), own, cases)]
-        found: list[Change | LauncherChange] = [*launcher]
+        pair = False  # whether what was found must change together
+        source = program.source.read_text(errors="replace")
+        found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
         if kind is not Kind.LAUNCH_FAILED:
-            found += _found(trial, cases, own, (KINDS,))
+            found += _found(trial, cases, own, (KINDS,), near)
         if not found and kind is not Kind.LAUNCH_FAILED and source_like is not None and (ptx := source_like(_folder(folder, "close"))) is not None:
-            close = _Trial(lab, sandbox, ptx.parent, name, ptx.read_text(errors="replace"), kind, SOURCE_SECONDS)
+            text = ptx.read_text(errors="replace")
+            close = _Trial(lab, sandbox, ptx.parent, name, text, kind, SOURCE_SECONDS, close=True, constants=constants_of(source))
             if close.is_wrong(cases[0], anyhow=True):
-                found += _found(close, cases, own, SOURCE_KINDS)
+                found += _found(close, cases, own, SOURCE_KINDS, near)
             else:  # such as one whose products are in flight while its registers are stored
                 trial.seconds = close.seconds - OF_SECOND_CHOICE
-                found += _found(trial, cases, own, MORE_KINDS)
+                found += _found(trial, cases, own, MORE_KINDS, near)
+            for each in (trial, close) if not found else ():
+                found = found or [*_right_pair(each, cases)]
+                pair = bool(found)
         lines = {change.line for change in found}
         if 1 <= len(lines) <= LINES:
-            yield Clue("repair", _words(found, len(cases)), line=lines.pop() if len(lines) == 1 else None)
+            yield Clue("repair", _words(found, len(cases), pair), line=lines.pop() if len(lines) == 1 else None)
 
 
 def _own_lines(text: str, skeleton: str) -> set[int]:
@@ -239,11 +260,17 @@ def _folder(parent: str, name: str) -> Path:
 
 
 def _found(
-    trial: _Trial, cases: Sequence[CaseKey], own: Collection[int], steps: Iterable[Sequence[Kinds]]
+    trial: _Trial,
+    cases: Sequence[CaseKey],
+    own: Collection[int],
+    steps: Iterable[Sequence[Kinds]],
+    near: Collection[int],
 ) -> list[Change]:
     """The changes of the first step that has any, in the learner's own lines."""
+    first = lines_behind(trial.text, trial.name, near) if near else frozenset[int]()
     for kinds in steps:
-        if found := list(_right_ones(trial, changes_of(trial.text, trial.name, kinds, own), cases)):
+        changes = sorted(changes_of(trial.text, trial.name, kinds, own, trial.constants), key=lambda change: change.line not in first)
+        if found := list(_right_ones(trial, changes, cases)):
             return found
     return []
 
@@ -285,6 +312,9 @@ def _right_ones(trial: _Trial, changes: Sequence[Change], cases: Sequence[CaseKe
         short = trial.write(changed, short=True)
         right = trial.is_right(failed, short, trial.limit)
         short.unlink()
+        trial.tried.append(change)
+        if trial.left <= IMPROVED * trial.wrong and trial.wrong:
+            trial.better.append((trial.left, change))
         if right and trial.are_right(cases, changed, limit) and trial.stays_right(changed):
             lines.add(change.line)
             yield change
@@ -305,22 +335,51 @@ def _right_launchers(
         key = each.key(call)
         if key is None or key in tried or each.line in lines:
             continue
-        if not trial.is_right(failed, None, trial.limit, each.change):
+        ptx = trial.write(trial.text.split("\n"))  # loaded anew: a call may leave other numbers in the file's variables
+        if not trial.is_right(failed, ptx, trial.limit, each.change):
             tried.add(key)
-        elif all(trial.is_right(key, None, limit, each.change) for key in cases[1:]) and trial.more_are_right(
-            None, each.change
+        elif all(trial.is_right(key, ptx, limit, each.change) for key in cases[1:]) and trial.more_are_right(
+            ptx, each.change
         ):
             lines.add(each.line)
             yield each
+        ptx.unlink()
     trial.seconds = seconds
+
+
+def _right_pair(trial: _Trial, cases: Sequence[CaseKey]) -> Iterator[Change]:
+    """Two changes with which all cases are right, where the first alone makes more elements right."""
+    if trial.kind is not Kind.WRONG_ANSWER or len(cases) < PAIR_CASES:
+        return
+    limit = min(OF_OTHERS, trial.lab.limits.instructions)
+    trial.seconds = PAIR_SECONDS
+    for _, first in sorted(trial.better, key=lambda each: each[0])[:FIRSTS]:
+        text = first.applied(trial.text.split("\n"))
+        ptx = trial.write(text)
+        pivot = next((key for key in cases if not trial.is_right(key, ptx, limit)), None)
+        ptx.unlink()
+        nearest = sorted(trial.tried, key=lambda change: abs(change.line - first.line))
+        for second in nearest if pivot is not None else ():
+            if trial.seconds <= 0:
+                return
+            if not second.lines.keys().isdisjoint(first.lines):
+                continue
+            changed = second.applied(text)
+            ptx = trial.write(changed)
+            right = trial.is_right(pivot, ptx, limit)  # type: ignore[arg-type]
+            ptx.unlink()
+            if right and trial.are_right(cases, changed, limit) and trial.stays_right(changed):
+                yield from (first, second)
+                return
 
 
 def _known(line: int | None) -> int:
     return line or 0
 
 
-def _words(found: Sequence[Change | LauncherChange], cases: int) -> str:
+def _words(found: Sequence[Change | LauncherChange], cases: int, pair: bool) -> str:
     """``all 9 cases that were tried are right if line 12's comparison holds where both sides are equal``"""
     first = {change.line: change for change in reversed(found)}
-    ways = [f"on line {line} {first[line].words}" if line else first[line].words for line in sorted(first, key=_known)]
-    return f"all {cases} cases that were tried are right if {', or if '.join(ways)}"
+    chosen = found if pair else [first[line] for line in sorted(first, key=_known)]
+    ways = [f"on line {each.line} {each.words}" if each.line else each.words for each in chosen]
+    return f"all {cases} cases that were tried are right if {(', and ' if pair else ', or if ').join(ways)}"

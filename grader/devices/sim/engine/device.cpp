@@ -186,6 +186,7 @@ int Device::launch(const void* host, const Geometry& given, void** arguments, co
     launch.backwards = call_.seed & 1;
     launch.seed = call_.seed * 0x100000001b3u + launches++;
     launch.threads = threads_;
+    launch.forgives_locals = call_.forgives_locals;
     if (card.most_resident)
         launch.resident =
             u64(card.multiprocessors) * resident_blocks(card, *p, launch.threads_per_block(), geometry.dynamic_shared);

@@ -1,8 +1,10 @@
 #include "host_changes.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "device.h"
+#include "tensor_map.h"
 
 namespace sim {
 
@@ -87,6 +89,44 @@ u64 HostChanges::bytes(const char* function, u64 given) const {
     for (const HostChange& change : changes_)
         if (change.place == HostChange::BYTES && change.of == function) made = changed_number(change, given, given);
     return made;
+}
+
+bool HostChanges::change_map(u64 nth, TensorArguments& arguments, MapNumbers& numbers) const {
+    bool changed = false;
+    const u32 rank = arguments.rank;
+    if (rank == 0 || rank > 5 || !arguments.dims || !arguments.box || (rank > 1 && !arguments.strides)) return false;
+    std::copy_n(arguments.dims, rank, numbers.dims);
+    std::copy_n(arguments.box, rank, numbers.box);
+    const auto given = [&](u64 at) -> u64 {
+        if (at < HostChange::BOX) return at < rank ? arguments.dims[at] : 0;
+        if (at < HostChange::SWIZZLE) return at - HostChange::BOX < rank ? arguments.box[at - HostChange::BOX] : 0;
+        return arguments.swizzle;
+    };
+    u32 swizzle = arguments.swizzle;
+    for (const HostChange& change : changes_) {
+        if (change.of != "cuTensorMapEncodeTiled" || change.place / HostChange::MAP != nth) continue;
+        const u32 at = change.place % HostChange::MAP;
+        const u64 number = changed_number(change, given(at), given(change.number));
+        changed = true;
+        if (at < HostChange::BOX && at < rank) numbers.dims[at] = number;
+        else if (at >= HostChange::BOX && at - HostChange::BOX < rank) numbers.box[at - HostChange::BOX] = u32(number);
+        else if (at == HostChange::SWIZZLE) swizzle = u32(number);
+    }
+    if (!changed) return false;
+    // Strides of a tensor without gaps follow from its dimensions.
+    u64 old_bytes = 0, bytes = 0;
+    for (u32 i = 0; i + 1 < rank; ++i) {
+        const u64 stride = arguments.strides[i], dim = arguments.dims[i];
+        const bool whole = i == 0 ? dim && stride % dim == 0 : stride == old_bytes * dim;
+        bytes = i == 0 ? (whole ? stride / dim * numbers.dims[0] : stride) : (whole ? bytes * numbers.dims[i] : stride);
+        old_bytes = stride;
+        numbers.strides[i] = bytes;
+    }
+    arguments.dims = numbers.dims;
+    arguments.strides = numbers.strides;
+    arguments.box = numbers.box;
+    arguments.swizzle = swizzle;
+    return true;
 }
 
 bool HostChanges::changes_shared(const std::string& kernel) const {
