@@ -530,6 +530,10 @@ def _shuffles(_: _Kernel, one: _Statement) -> Found:
             names = {"bfly": "xor", "idx": "by lane", "up": "up", "down": "down"}
             words = f"its shuffle is `{names[other]}` in place of `{names[mode]}`"
             yield words, one.text(f"shfl.sync.{other}.b32", operands)
+        if mode == "idx" and re.fullmatch(r"%r\d+", one.operands[2]):
+            for by, words in ((1, "next"), (-1, "previous")):
+                before = f"{one.indent}{{ .reg .b32 %other; add.s32 %other, {one.operands[2]}, {by};"
+                yield f"its shuffle reads the {words} lane", f"{before} {one.with_operand(2, '%other').strip()} }}"
 
 
 def _sizes(kernel: _Kernel, one: _Statement) -> Found:
@@ -763,7 +767,10 @@ def _slots(lines: int, most: int) -> Kind:
         found = _slots_around(kernel, one, lines)
         found.pop(own, None)
         near = sorted(found, key=found.__getitem__)[:most]
-        for slot in dict.fromkeys([*near, own + size, max(own - size, 0)]):
+        beside = [slot + way for slot in near if found[slot][0] == 0 for way in (size, -size)]  # of a struct
+        for slot in dict.fromkeys([*near, own + size, max(own - size, 0), *beside]):
+            if slot == own or slot < 0:
+                continue
             where = "one of the line or beside it"
             if slot in found and found[slot][0]:
                 where = f"one, which line {found[slot][2]} has"
@@ -795,7 +802,7 @@ def _more(kernel: _Kernel, one: _Statement) -> Found:
     if typed not in ("s32", "u32", "s64", "u64") or "wide" in kinds:
         return
     for by, words in (("1", "more"), ("-1", "less")):
-        if one.name in ("add", "sub", "mul", "mad", "min", "max") or one.opcode.startswith("cvt.s64.s32"):
+        if one.name in ("add", "sub", "mul", "mad", "div", "shr", "min", "max") or one.opcode.startswith("cvt.s64.s32"):
             to = one.operands[0]
             yield f"its result is 1 {words}{key}", f"{one.text()} {one.guard}add.{typed} {to}, {to}, {by};"
         if one.name == "setp" and not _is_integer(one.operands[2]):
@@ -808,7 +815,7 @@ def _scaled(kernel: _Kernel, one: _Statement) -> Found:
     """A whole number that is kept, times a power of two, or divided by it."""
     if one.name not in ("add", "sub", "mul", "mad", "div", "rem", "shr", "and") or ".wide" in one.opcode:
         return
-    if not kernel.is_variable(one.operands[0]) or not re.fullmatch(r"%rd?\d+", one.operands[0]):
+    if not re.fullmatch(r"%rd?\d+", one.operands[0]) or not (one.name == "mul" or kernel.is_variable(one.operands[0])):
         return
     typed = "s64" if one.operands[0].startswith("%rd") else "s32"
     for factor in FACTORS:
@@ -856,6 +863,44 @@ def _numbers(kind: Kind) -> Kind:
             yield words if "#" in words else f"{words}#{one.opcode} {one.phase}", text
 
     return changes
+
+
+def _ones_of_arguments(_: _Kernel, one: _Statement) -> Found:
+    """One more, or one less, than an argument of a function."""
+    if not one.opcode.startswith(("st.param.b32", "st.param.u32")):
+        return
+    for nth, (place, own, operand) in enumerate(_uses(one)):
+        for by, words in ((1, "more"), (-1, "less")) if _kind_of(own) == "%r" else ():
+            before = f"{one.indent}{{ .reg .b32 %other; add.s32 %other, {own}, {by};"
+            changed = f"{before} {one.with_operand(place, operand('%other')).strip()} }}"
+            yield f"an argument is 1 {words}#{one.opcode} {one.phase} {nth}", changed
+
+
+def _rounded_up(_: _Kernel, one: _Statement) -> Found:
+    """A quotient that is rounded up."""
+    if one.name != "div" or (match := re.search(r"\.([su])(32|64)$", one.opcode)) is None:
+        return
+    typed, width = match[1] + match[2], match[2]
+    destination, dividend, divisor = one.operands
+    before = f"{one.indent}{{ .reg .b{width} %other; add.{typed} %other, {dividend}, {divisor};"
+    then = f"sub.{typed} %other, %other, 1; {one.text(operands=(destination, '%other', divisor)).strip()} }}"
+    yield f"its quotient is rounded up#{one.phase}", f"{before} {then}"
+
+
+def _bounded(kernel: _Kernel, one: _Statement) -> Found:
+    """A whole number that is at most a parameter of the kernel."""
+    if one.name not in ("add", "mul", "mad") or not kernel.is_variable(one.operands[0]):
+        return
+    if (match := re.search(r"\.s(32|64)$", one.opcode)) is None or ".wide" in one.opcode:
+        return
+    to = one.operands[0]
+    for parameter, opcode in kernel.parameters.items():
+        if opcode != "ld.param.u32":
+            continue
+        loaded = f"{{ .reg .b32 %word; .reg .b64 %other; ld.param.u32 %word, [{parameter}]; cvt.s64.s32 %other, %word;"
+        least = f"{one.guard}min.s{match[1]} {to}, {to}, {'%word' if match[1] == '32' else '%other'}; }}"
+        words = f"its result is at most parameter {_nth(parameter)} of the {kernel.noun}"
+        yield f"{words}#{one.opcode} {one.phase}", f"{one.text()} {loaded} {least}"
 
 
 def _constants(kernel: _Kernel, one: _Statement) -> Found:
@@ -945,12 +990,13 @@ KINDS = (
     _axes,
     _sizes,
     _factors,
+    _rounded_up,
     _elements,
     _matrices,
+    _shuffles,
     _signs,
     _exchanged,
     _quotients,
-    _shuffles,
     _floats,
     _guards,
     _operands,
@@ -963,6 +1009,9 @@ SOURCE_KINDS = (
         _edges,
         _ones,
         _quotients,
+        _rounded_up,
+        _ones_of_arguments,
+        _shuffles,
         _swapped,
         _slots(1, 3),
         _others(0, 4),
@@ -971,7 +1020,7 @@ SOURCE_KINDS = (
         _numbers(_operators),
         _others(1, 3),
     ),
-    (_order, _factors, _functions, _others(4, 4), _arguments, _slots(4, 4), _sizes, _exchanged),
+    (_order, _factors, _functions, _bounded, _others(4, 4), _arguments, _slots(4, 4), _sizes, _exchanged),
     (
         _constants,
         _numbers(_scaled),
