@@ -125,7 +125,9 @@ def test_an_output_begins_at_0() -> None:
 
 
 def test_a_tensor_map_has_rows_and_columns() -> None:
-    exchanged = the_one(HostChange("cuTensorMapEncodeTiled", 0, TAKE, 1), HostChange("cuTensorMapEncodeTiled", 1, TAKE, 0))
+    exchanged = the_one(
+        HostChange("cuTensorMapEncodeTiled", 0, TAKE, 1), HostChange("cuTensorMapEncodeTiled", 1, TAKE, 0)
+    )
     assert exchanged.line == LINES["map"] and has(exchanged.words, "x_map", "exchanged")
 
 

@@ -44,6 +44,7 @@ MOST_SIZES = 6
 MOST_OF_LINE = 20  # of one kind: a function of the library, inlined there, has as many constants as a file
 MOST_OF_SOURCE_LINE = 48  # of one kind that is for code close to its source
 MOST_INDICES = 8
+SHORT_STEP = 8  # of a loop in which a thread goes over what it has itself
 FACTORS = (2, 4, 8, 16, 32, 64, 128, 256)
 FARTHEST = 40  # statements between one and a number that may be meant in the place of its own
 REACH = 12  # statements between two that write
@@ -299,7 +300,7 @@ def lines_behind(ptx: str, name: str, lines: Collection[int]) -> frozenset[int]:
 
 
 def parameter_types(ptx: str) -> list[tuple[str, ...]]:
-    """Of each kernel, in the order of the text: ``u64``, ``u32``, ``f32``, and ``b8`` for what has members."""
+    """Those of each kernel, in the order of the text: ``u64``, ``u32``, ``f32``, and ``b8`` for what has members."""
     heads = re.findall(r"\.entry\s+[\w$]+\s*\(([^)]*)\)", ptx)
     return [tuple(re.findall(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)", head)) for head in heads]
 
@@ -350,7 +351,7 @@ def _edges(_: _Kernel, one: _Statement) -> Found:
         yield "the comparison for equality is the opposite", one.text(other)
 
 
-def _integers(_: _Kernel, one: _Statement) -> Found:
+def _integers(kernel: _Kernel, one: _Statement) -> Found:
     if one.name not in _INTEGERS or ".f" in one.opcode:
         return
     for place in one.sources:
@@ -360,7 +361,8 @@ def _integers(_: _Kernel, one: _Statement) -> Found:
         if one.name == "mul" and ".wide" in one.opcode and value in (1, 2, 4, 8, 16):
             continue  # the size of an element
         if one.name in ("add", "mul", "mad") and ".wide" not in one.opcode and value >= 4 and value % 4 == 0:
-            yield "every step or factor is half as large", one.with_operand(place, str(value // 2))
+            if value > SHORT_STEP or not kernel.is_step(one):
+                yield "every step or factor is half as large", one.with_operand(place, str(value // 2))
             yield "every step or factor is twice as large", one.with_operand(place, str(2 * value))
         others = [value + 1, value - 1] if abs(value) <= MOST_OFF_BY_ONE else []
         if one.name in ("shl", "shr"):
@@ -377,6 +379,8 @@ def _integers(_: _Kernel, one: _Statement) -> Found:
                 continue
             if one.name in ("mul", "mad") and other == 0:
                 continue
+            if other < value <= SHORT_STEP and kernel.is_step(one):
+                continue  # more rounds of a short loop may overwrite what an earlier one has wrong
             noun = "value that it starts from" if one.is_start else "constant"
             words = shown.get(one.name, f"the {noun} is {{new}} in place of {{old}}").format(old=value, new=other)
             yield words, one.with_operand(place, str(other))
@@ -907,7 +911,7 @@ def _constants(kernel: _Kernel, one: _Statement) -> Found:
     """A constant that the file names is added to an argument of a function, or subtracted from it."""
     if not one.opcode.startswith(("st.param.b32", "st.param.u32", "cp.async.bulk.tensor")):
         return
-    values = {value: name for name, value in reversed(kernel.constants.items()) if 1 < value <= 1 << 16}
+    values = {value: name for name, value in kernel.constants.items() if 1 < value <= 1 << 16}
     for nth, (place, own, operand) in enumerate(_uses(one)):
         for value, name in [*values.items()][:MOST_INDICES] if _kind_of(own) == "%r" else ():
             for by, words in ((value, "is added to"), (-value, "is subtracted from")):

@@ -76,12 +76,16 @@ def launcher_changes(
         for item in kernels
         if (site := _site_of(sites, code, item.kernel)) is not None
     ]
-    for kind in (_exchanged, _off_by_one, _maps, _sizes, _axes, _blocks, _of_runtime, _zeros, _pairs, _factors, _scales):
-        if kind in (_of_runtime, _zeros, _maps):
-            yield from kind(code, own, call)  # type: ignore[operator]
-        else:
-            for each in places:
-                yield from kind(each, call)  # type: ignore[operator]
+
+    def of_launches(*kinds: Callable[[_Places, Call], Iterator[LauncherChange]]) -> Iterator[LauncherChange]:
+        return (change for kind in kinds for each in places for change in kind(each, call))
+
+    yield from of_launches(_exchanged, _off_by_one)
+    yield from _maps(code, own, call)
+    yield from of_launches(_sizes, _axes, _blocks)
+    yield from _of_runtime(code, own)
+    yield from _zeros(call)
+    yield from of_launches(_pairs, _factors, _scales)
 
 
 # -- the text of the launcher -----------------------------------------------------------------------------------------
@@ -195,7 +199,9 @@ def _own_line(code: Code, own: Collection[int], site: _Site, text: str, at: int)
 
 def _assignment(code: Code, host: Function, before: int, name: str) -> tuple[str, int] | None:
     """What a variable of the host's function is last set to before a place, and where."""
-    found = [*re.compile(rf"(?<![\w.]){name}(?:\.[xyz])?\s*(?:=(?!=)|\()([^;]*);").finditer(code.text, host.begin, before)]
+    found = [
+        *re.compile(rf"(?<![\w.]){name}(?:\.[xyz])?\s*(?:=(?!=)|\()([^;]*);").finditer(code.text, host.begin, before)
+    ]
     return (found[-1][1].strip(), found[-1].start(1)) if found else None
 
 
@@ -298,7 +304,7 @@ def _blocks_for(size: Callable[[Call], int], divisor: int) -> Callable[[Call], i
     return number
 
 
-def _of_runtime(code: Code, own: Collection[int], _: Call) -> Iterator[LauncherChange]:
+def _of_runtime(code: Code, own: Collection[int]) -> Iterator[LauncherChange]:
     """More bytes: a number of elements that lacks its `sizeof`."""
     for function in FUNCTIONS:
         lines = {code.line_at(match.start()) for match in re.finditer(rf"\b{function}\s*\(", code.text)}
@@ -339,7 +345,7 @@ def _maps(code: Code, own: Collection[int], call: Call) -> Iterator[LauncherChan
                 yield LauncherChange(line, f"{name} has {text} {noun}", sized)
 
 
-def _zeros(_: Code, __: Collection[int], call: Call) -> Iterator[LauncherChange]:
+def _zeros(call: Call) -> Iterator[LauncherChange]:
     """An output that is 0 before the first kernel."""
     for buffer in call.buffers:
         if buffer.role == "out":
@@ -421,22 +427,21 @@ def _scales(at: _Places, call: Call) -> Iterator[LauncherChange]:
             yield from at.fixed(place, SCALE, _bits(factor), f"{noun} is times {text}")
         if (line := at.line(place)) is None:
             continue
-        for name in _integers(call):
-            for text, of_size in _OF_SIZE.items():
+        known = [(name, _OF_SIZE, SCALE) for name in _integers(call)] + [
+            (name, _OF_FLOAT, SET) for name in _floats(call)
+        ]
+        for name, functions, how in known:
+            for text, function in functions.items():
                 words = f"{noun} is {text.format(name)}"
-                yield LauncherChange(line, words, _scaled(at, place, lambda call, n=name: _integers(call)[n], of_size, SCALE))  # type: ignore[misc]
-        for name in _floats(call):
-            for text, of_float in _OF_FLOAT.items():
-                words = f"{noun} is {text.format(name)}"
-                yield LauncherChange(line, words, _scaled(at, place, lambda call, n=name: _floats(call)[n], of_float, SET))  # type: ignore[misc]
+                yield LauncherChange(line, words, _scaled(at, place, name, function, how))
 
 
 def _scaled(
-    at: _Places, place: int, given: Callable[[Call], float], function: Callable[[float], float], how: int
+    at: _Places, place: int, name: str, function: Callable[[float], float], how: int
 ) -> Callable[[Call], Call | None]:
     def change(call: Call) -> Call | None:
         try:
-            value = function(given(call))
+            value = function({**_integers(call), **_floats(call)}[name])
         except (ValueError, ZeroDivisionError):
             return None
         if not isfinite(value) or abs(value) > 3e38:

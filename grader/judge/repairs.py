@@ -23,7 +23,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from grader.compile.changes import KINDS, MORE_KINDS, SOURCE_KINDS, Change, changes_of, lines_behind, parameter_types, without
+from grader.compile.changes import (
+    KINDS,
+    MORE_KINDS,
+    SOURCE_KINDS,
+    Change,
+    changes_of,
+    lines_behind,
+    parameter_types,
+    without,
+)
 from grader.compile.changes import Kind as Kinds
 from grader.content.functions import constants_of
 from grader.content.skeleton import skeleton_of
@@ -111,7 +120,9 @@ class _Trial:
             self.calls[key] = case, call
         return self.calls[key]
 
-    def call(self, key: CaseKey, ptx: Path | None, prepared: Prepared | None = None, **more: Any) -> tuple[Case, Outcome]:
+    def call(
+        self, key: CaseKey, ptx: Path | None, prepared: Prepared | None = None, **more: Any
+    ) -> tuple[Case, Outcome]:
         """``ptx``: other code; None: what was loaded last."""
         case, call = self.given(key)
         changed = prepared(call) if prepared is not None else None
@@ -219,30 +230,41 @@ def repair(
         return
     with suppress(SandboxError, OSError), TemporaryDirectory() as folder, Sandbox(program.device) as sandbox:
         sandbox.load(program)
-        text, name = program.ptx.read_text(errors="replace"), program.source.name
-        own = _own_lines(program.source.read_text(errors="replace"), skeleton_of(lab.kata))
-        trial = _Trial(lab, sandbox, _folder(folder, "own"), name, text, kind)
+        text, source = (path.read_text(errors="replace") for path in (program.ptx, program.source))
+        own = _own_lines(source, skeleton_of(lab.kata))
+        trial = _Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind)
         if not trial.is_wrong(cases[0]):
             return
-        pair = False  # whether what was found must change together
-        source = program.source.read_text(errors="replace")
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
-        if kind is not Kind.LAUNCH_FAILED:
+        pair: list[Change] = []
+        if kind is not Kind.LAUNCH_FAILED:  # else no kernel runs
             found += _found(trial, cases, own, (KINDS,), near)
-        if not found and kind is not Kind.LAUNCH_FAILED and source_like is not None and (ptx := source_like(_folder(folder, "close"))) is not None:
-            text = ptx.read_text(errors="replace")
-            close = _Trial(lab, sandbox, ptx.parent, name, text, kind, SOURCE_SECONDS, close=True, constants=constants_of(source))
-            if close.is_wrong(cases[0], anyhow=True):
-                found += _found(close, cases, own, SOURCE_KINDS, near)
-            else:  # such as one whose products are in flight while its registers are stored
-                trial.seconds = close.seconds - OF_SECOND_CHOICE
-                found += _found(trial, cases, own, MORE_KINDS, near)
-            for each in (trial, close) if not found else ():
-                found = found or [*_right_pair(each, cases)]
-                pair = bool(found)
-        lines = {change.line for change in found}
+            if not found and source_like is not None and (ptx := source_like(_folder(folder, "close"))) is not None:
+                found, pair = _found_close(trial, ptx, source, cases, own, near)
+        lines = {change.line for change in found or pair}
         if 1 <= len(lines) <= LINES:
-            yield Clue("repair", _words(found, len(cases), pair), line=lines.pop() if len(lines) == 1 else None)
+            words = _words(found, len(cases), "or") if found else _words(pair, len(cases), "and")
+            yield Clue("repair", words, line=lines.pop() if len(lines) == 1 else None)
+
+
+def _found_close(
+    trial: _Trial, ptx: Path, source: str, cases: Sequence[CaseKey], own: Collection[int], near: Collection[int]
+) -> tuple[list[Change | LauncherChange], list[Change]]:
+    """The changes of code that is close to the source; else two that must come together, of either code."""
+    text, constants = ptx.read_text(errors="replace"), constants_of(source)
+    seconds = SOURCE_SECONDS
+    close = _Trial(
+        trial.lab, trial.sandbox, ptx.parent, trial.name, text, trial.kind, seconds, close=True, constants=constants
+    )
+    found: list[Change | LauncherChange] = []
+    if close.is_wrong(cases[0], anyhow=True):
+        found += _found(close, cases, own, SOURCE_KINDS, near)
+    else:  # such as one whose products are in flight while its registers are stored
+        trial.seconds = close.seconds - OF_SECOND_CHOICE
+        found += _found(trial, cases, own, MORE_KINDS, near)
+    if found:
+        return found, []
+    return [], [*_right_pair(trial, cases)] or [*_right_pair(close, cases)]
 
 
 def _own_lines(text: str, skeleton: str) -> set[int]:
@@ -269,7 +291,9 @@ def _found(
     """The changes of the first step that has any, in the learner's own lines."""
     first = lines_behind(trial.text, trial.name, near) if near else frozenset[int]()
     for kinds in steps:
-        changes = sorted(changes_of(trial.text, trial.name, kinds, own, trial.constants), key=lambda change: change.line not in first)
+        changes = sorted(
+            changes_of(trial.text, trial.name, kinds, own, trial.constants), key=lambda change: change.line not in first
+        )
         if found := list(_right_ones(trial, changes, cases)):
             return found
     return []
@@ -335,7 +359,7 @@ def _right_launchers(
         key = each.key(call)
         if key is None or key in tried or each.line in lines:
             continue
-        ptx = trial.write(trial.text.split("\n"))  # loaded anew: a call may leave other numbers in the file's variables
+        ptx = trial.write(trial.text.split("\n"))  # loaded again: a call may change the file's variables
         if not trial.is_right(failed, ptx, trial.limit, each.change):
             tried.add(key)
         elif all(trial.is_right(key, ptx, limit, each.change) for key in cases[1:]) and trial.more_are_right(
@@ -378,9 +402,9 @@ def _known(line: int | None) -> int:
     return line or 0
 
 
-def _words(found: Sequence[Change | LauncherChange], cases: int, pair: bool) -> str:
+def _words(found: Sequence[Change | LauncherChange], cases: int, joined: str) -> str:
     """``all 9 cases that were tried are right if line 12's comparison holds where both sides are equal``"""
     first = {change.line: change for change in reversed(found)}
-    chosen = found if pair else [first[line] for line in sorted(first, key=_known)]
+    chosen = found if joined == "and" else [first[line] for line in sorted(first, key=_known)]
     ways = [f"on line {each.line} {each.words}" if each.line else each.words for each in chosen]
-    return f"all {cases} cases that were tried are right if {(', and ' if pair else ', or if ').join(ways)}"
+    return f"all {cases} cases that were tried are right if {(', and ' if joined == 'and' else ', or if ').join(ways)}"
