@@ -153,6 +153,17 @@ bool Device::gets_a_buffer(const std::vector<u8>& parameters) const {
     return false;
 }
 
+int Device::refused(const Function& f, const Program& p, const Card& card, const Geometry& geometry, bool cooperative) {
+    const u64 asked = host_changes.changes_shared(p.name) ? geometry.dynamic_shared : 0;  // for as much, too
+    const u64 limit = std::max(f.dynamic_shared_limit, asked);
+    const Refusal refusal = refuse(card, p, limit, geometry, cooperative, f.large_clusters ? 16 : 8);
+    if (!refusal.error) return SUCCESS;
+    Finding finding = without_place(FindingKind::launch_failed, p.name + " is launched with " + refusal.why);
+    finding.kernel = p.name;
+    keep(finding);
+    return refusal.error;
+}
+
 int Device::launch(const void* host, const Geometry& given, void** arguments, const void* stream, bool cooperative) {
     if (call_.dead) return fail(ILLEGAL_ADDRESS);
     Function* f = module.function(host);
@@ -162,16 +173,8 @@ int Device::launch(const void* host, const Geometry& given, void** arguments, co
     // A cooperative grid of a size that the launcher did not ask for is right on the full card, where all of it runs.
     const Card& card = cooperative && !asked_card_ ? *full_card_ : card_;
     const Geometry geometry = host_changes.changed(p->name, given);
-    const u64 asked = host_changes.changes_shared(p->name) ? geometry.dynamic_shared : 0;  // for as much, too
     note(p->name, geometry);
-    if (const Refusal refusal = refuse(
-            card, *p, std::max(f->dynamic_shared_limit, asked), geometry, cooperative, f->large_clusters ? 16 : 8);
-        refusal.error) {
-        Finding finding = without_place(FindingKind::launch_failed, p->name + " is launched with " + refusal.why);
-        finding.kernel = p->name;
-        keep(finding);
-        return fail(refusal.error);
-    }
+    if (const int error = refused(*f, *p, card, geometry, cooperative)) return fail(error);
     Launch launch;
     launch.program = p;
     p->ways->launched = true;

@@ -153,10 +153,10 @@ class Device {
     void trace() { call_.tracing = true; }   // notes births in the launches of this call
     void forgive_locals() { call_.forgives_locals = true; }
     u64 next_map() { return call_.maps++; }
-    std::string counters() const;            // of each kernel, as a JSON list
-    std::string launched() const;            // the launches of this call, as a JSON list
-    void close();                            // completes its findings
-    void end();                              // releases what the call allocated
+    std::string counters() const;  // of each kernel, as a JSON list
+    std::string launched() const;  // the launches of this call, as a JSON list
+    void close();                  // completes its findings
+    void end();                    // releases what the call allocated
 
     // ---- the runtime
     Allocation* variable(const void* host);
@@ -205,6 +205,8 @@ class Device {
     bool has_order = false;
 
  private:
+    // The error of a launch that the card refuses, with a finding.
+    int refused(const Function& f, const Program& p, const Card& card, const Geometry& geometry, bool cooperative);
     std::vector<u8> pack(const Program& program, void** arguments) const;
     bool gets_a_buffer(const std::vector<u8>& parameters) const;
     u64 grid_workspace();

@@ -108,9 +108,12 @@ bool HostChanges::change_map(u64 nth, TensorArguments& arguments, MapNumbers& nu
         const u32 at = change.place % HostChange::MAP;
         const u64 number = changed_number(change, given(at), given(change.number));
         changed = true;
-        if (at < HostChange::BOX && at < rank) numbers.dims[at] = number;
-        else if (at >= HostChange::BOX && at - HostChange::BOX < rank) numbers.box[at - HostChange::BOX] = u32(number);
-        else if (at == HostChange::SWIZZLE) swizzle = u32(number);
+        if (at < HostChange::BOX && at < rank)
+            numbers.dims[at] = number;
+        else if (at >= HostChange::BOX && at - HostChange::BOX < rank)
+            numbers.box[at - HostChange::BOX] = u32(number);
+        else if (at == HostChange::SWIZZLE)
+            swizzle = u32(number);
     }
     if (!changed) return false;
     // Strides of a tensor without gaps follow from its dimensions.
