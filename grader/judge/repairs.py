@@ -49,8 +49,8 @@ LARGEST = 1 << 20  # bytes of PTX
 # What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
 SECONDS = 0.8
 LAUNCHER_SECONDS = 0.4  # for changes of the launcher
-SOURCE_SECONDS = 1.7  # for code that is close to the source
-PAIR_SECONDS = 0.5  # for two changes at once, in either code
+SOURCE_SECONDS = 1.5  # for code that is close to the source
+PAIR_SECONDS = 0.4  # for two changes at once, in either code
 FIRSTS, IMPROVED = 3, 0.75  # changes that others are tried with: how many, and what they leave of the wrong elements
 PAIR_CASES = 8  # that two changes at once must make right, at least
 OF_CALL, OF_BYTE, OF_INSTRUCTION = 2.5e-3, 3.5e-8, 4e-7  # what a call, a byte of PTX and a warp instruction cost
