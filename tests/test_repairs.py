@@ -10,7 +10,7 @@ import passed_before
 import pytest
 from facts import has
 
-from grader.compile.changes import SOURCE_KINDS, changes_of, without
+from grader.compile.changes import SOURCE_KINDS, changes_of, lines_behind, parameter_types, without
 from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
 from grader.verdict import Kind, Verdict
@@ -242,6 +242,39 @@ def test_the_line_at_fault_is_named_where_a_finding_has_another(
     said = of_repair(verdict)
     assert has(said, *facts)
     assert 0 <= int(re.findall(r"on line (\d+)", said)[0]) - line <= 2
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "by", "facts"),
+    [
+        ("histogram_i32", "cudaMemsetAsync(counts, 0, bins * sizeof(int), stream);", "", ["counts", "set to 0"]),
+        ("scale_f32", "(x, y, n, a);", "(x, y, a, n);", ["argument 3", "is n", "argument 4", "is a"]),
+    ],
+)
+def test_what_the_launcher_gives_is_named(name: str, right: str, by: str, facts: list[str], tmp_path: Path) -> None:
+    kind = Kind.OUT_OF_BOUNDS if name == "scale_f32" else Kind.UNINITIALISED
+    verdict, _ = wrong(name, right, by, tmp_path, kind)
+    assert has(of_repair(verdict), *facts)
+
+
+def test_a_number_of_a_tensor_map_is_named(tmp_path: Path) -> None:
+    verdict, line = wrong("tma_transpose_f32", "matrix_map(y, N, M,", "matrix_map(y, M, N,", tmp_path)
+    assert has(of_repair(verdict), f"on line {line}", "rows and columns of y_map", "exchanged")
+
+
+def test_two_places_are_named_where_each_makes_more_elements_right(tmp_path: Path) -> None:
+    right = "a4.y + b4.y, a4.z + b4.z, a4.w + b4.w"
+    verdict, line = wrong("elementwise_f32x4", right, "a4.y + b4.x, a4.z + b4.z, a4.w - b4.w", tmp_path)
+    assert has(of_repair(verdict), f"on line {line}", "and on line", "its difference is a sum")
+
+
+def test_lines_behind_an_access_are_known() -> None:
+    assert lines_behind(SOURCE_LIKE, "kata.cu", [10]) == {6, 8, 9, 10}
+
+
+def test_types_of_parameters_are_known() -> None:
+    struct = ".visible .entry b(\n\t.param .align 64 .b8 b_param_0[128],\n\t.param .f32 b_param_1\n)\n{\n}"
+    assert parameter_types(PTX + struct) == [("u64", "u32", "u32"), ("b8", "f32")]
 
 
 def test_a_few_cases_prove_nothing(tmp_path: Path) -> None:

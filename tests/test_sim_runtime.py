@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,9 @@ from facts import has
 from sim_kernels.harness import HERE, build, engine, given, line_of, open_device, pack, run, unpack, wanted
 
 from grader.compile.build import exported_names
-from grader.devices import Finding, Outcome
+from grader.devices import Call, Finding, HostChange, Outcome, Scalar
 from grader.devices.sim import SimDevice
+from grader.judge.launcher_changes import ADD, BLOCK, BYTES, MULTIPLY, PARAMETER, SCALE, SET, TAKE
 
 SOURCE = HERE / "runtime.cu"
 N = 512
@@ -44,6 +46,41 @@ def finding(device: SimDevice, launcher: str) -> Finding:
     done = outcome(device, launcher)
     assert len(done.findings) == 1, done.findings
     return done.findings[0]
+
+
+def changed(device: SimDevice, launcher: str, *changes: HostChange) -> Outcome:
+    """The call with numbers of its launches, or of its other calls, that the launcher does not give."""
+    buffers = given("x", "f32", X), wanted("y", "f32", N)
+    return device.call(Call(launcher, buffers, (Scalar("n", "int", N),), host=changes))
+
+
+def test_numbers_of_a_launch_are_others_in_one_call(h200: SimDevice) -> None:
+    assert finding(h200, "over_bounds").kind == "launch failed"
+    fewer = changed(h200, "over_bounds", HostChange("bounded_kernel", BLOCK, SET, 128))
+    assert not fewer.findings and unpack("f32", fewer.outputs["y"])[:128] == X[:128]
+    assert finding(h200, "over_bounds").kind == "launch failed"
+
+
+def test_parameters_of_a_launch_are_others(h200: SimDevice) -> None:
+    kinds = changed(h200, "null_function", HostChange("pointers_kernel", PARAMETER + 3, ADD, -1))
+    assert not kinds.findings
+    assert kinds.outputs["y"] == outcome(h200, "pointers").outputs["y"]
+    pointers = HostChange("pointers_kernel", PARAMETER, TAKE, PARAMETER + 1)
+    assert [found.kind for found in changed(h200, "pointers", pointers).findings] == ["uninitialised"]
+
+
+def test_floats_get_a_factor(h200: SimDevice) -> None:
+    three = int.from_bytes(struct.pack("<f", 3.0), "little")
+    scaled = changed(h200, "queries", HostChange("report_kernel", PARAMETER + 1, SCALE, three))
+    before = unpack("f32", outcome(h200, "queries").outputs["y"])
+    after = unpack("f32", scaled.outputs["y"])
+    assert after[0] == 3 * before[0] != 0
+
+
+def test_bytes_of_a_copy_are_others(h200: SimDevice) -> None:
+    assert not outcome(h200, "symbols").findings
+    [found] = changed(h200, "symbols", HostChange("cudaMemcpyAsync", BYTES, MULTIPLY, 2)).findings
+    assert found.kind == "out of bounds" and has(found.message, "cudaMemcpyAsync", "8 bytes")
 
 
 @pytest.mark.parametrize("launcher", ["grid_sync", "launch_ex", "many_blocks"])

@@ -44,6 +44,7 @@ MOST_SIZES = 6
 MOST_OF_LINE = 20  # of one kind: a function of the library, inlined there, has as many constants as a file
 MOST_OF_SOURCE_LINE = 48  # of one kind that is for code close to its source
 MOST_INDICES = 8
+SHORT_STEP = 8  # of a loop in which a thread goes over what it has itself
 FACTORS = (2, 4, 8, 16, 32, 64, 128, 256)
 FARTHEST = 40  # statements between one and a number that may be meant in the place of its own
 REACH = 12  # statements between two that write
@@ -123,6 +124,7 @@ class _Kernel:
     places: dict[int, int] = field(default_factory=dict)  # line of the PTX -> the statement's place among all
     variables: dict[str, bool] = field(default_factory=dict)  # see is_variable
     set_by: dict[str, list[int]] = field(default_factory=dict)  # register -> the statements that set it
+    constants: Mapping[str, int] = field(default_factory=dict)  # that the file names
 
     def line_of(self, one: _Statement) -> int:
         """The line of the file. A start value belongs to the first line that reads it: nvcc gives it any line."""
@@ -205,13 +207,19 @@ Kind = Callable[[_Kernel, _Statement], Found]
 
 
 def changes_of(
-    ptx: str, name: str, kinds: Sequence[Kind] | None = None, within: Collection[int] | None = None
+    ptx: str,
+    name: str,
+    kinds: Sequence[Kind] | None = None,
+    within: Collection[int] | None = None,
+    constants: Mapping[str, int] | None = None,
 ) -> list[Change]:
     """The likeliest first: one kind of change over all lines, then the next; then of every second instruction alone.
 
-    ``within``: lines of the file, by default all.
+    ``within``: lines of the file, by default all. ``constants`` are whole numbers that the file names.
     """
     kernels = list(_kernels(ptx, name))
+    for kernel in kernels:
+        kernel.constants = constants or {}
     found: dict[tuple[tuple[int, str], ...], Change] = {}
     halves: list[Change] = []
     for kind in KINDS if kinds is None else kinds:
@@ -269,6 +277,34 @@ def without(ptx: str, launched: Sequence[bool]) -> Iterator[int]:
                 break
 
 
+def lines_behind(ptx: str, name: str, lines: Collection[int]) -> frozenset[int]:
+    """The lines of the file that give what some lines compute with, and these lines."""
+    found = set(lines)
+    for kernel in _kernels(ptx, name):
+        stores: dict[str, list[_Statement]] = {}  # by the slot of local memory
+        for one in kernel.statements:
+            if one.name == "st" and _SLOT.fullmatch(one.operands[0]):
+                stores.setdefault(one.operands[0], []).append(one)
+        waiting = [one for one in kernel.statements if one.line in lines]
+        seen: set[int] = set()
+        while waiting:
+            one = waiting.pop()
+            if one.number in seen:
+                continue
+            seen.add(one.number)
+            found.add(kernel.line_of(one))
+            read = _REGISTER.findall(" ".join([one.guard, *(one.operands if one.name == "st" else one.operands[1:])]))
+            waiting += [kernel.statements[place] for register in read for place in kernel.set_by.get(register, ())]
+            waiting += [each for operand in one.operands[1:] for each in stores.get(operand, ())]
+    return frozenset(found)
+
+
+def parameter_types(ptx: str) -> list[tuple[str, ...]]:
+    """Those of each kernel, in the order of the text: ``u64``, ``u32``, ``f32``, and ``b8`` for what has members."""
+    heads = re.findall(r"\.entry\s+[\w$]+\s*\(([^)]*)\)", ptx)
+    return [tuple(re.findall(r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)", head)) for head in heads]
+
+
 class _Braces:
     """Those of a function, line by line. Inline assembly has blocks of its own."""
 
@@ -315,7 +351,7 @@ def _edges(_: _Kernel, one: _Statement) -> Found:
         yield "the comparison for equality is the opposite", one.text(other)
 
 
-def _integers(_: _Kernel, one: _Statement) -> Found:
+def _integers(kernel: _Kernel, one: _Statement) -> Found:
     if one.name not in _INTEGERS or ".f" in one.opcode:
         return
     for place in one.sources:
@@ -325,18 +361,26 @@ def _integers(_: _Kernel, one: _Statement) -> Found:
         if one.name == "mul" and ".wide" in one.opcode and value in (1, 2, 4, 8, 16):
             continue  # the size of an element
         if one.name in ("add", "mul", "mad") and ".wide" not in one.opcode and value >= 4 and value % 4 == 0:
-            yield "every step or factor is half as large", one.with_operand(place, str(value // 2))
+            if value > SHORT_STEP or not kernel.is_step(one):
+                yield "every step or factor is half as large", one.with_operand(place, str(value // 2))
             yield "every step or factor is twice as large", one.with_operand(place, str(2 * value))
         others = [value + 1, value - 1] if abs(value) <= MOST_OFF_BY_ONE else []
+        if one.name in ("shl", "shr"):
+            others += [value + 2, value - 2, value + 3, value - 3]
         if one.name == "setp" and value > 1:
             others += [2 * value, value // 2, 2 * value + 1, (value - 1) // 2]
         if one.name not in ("shl", "shr", "setp") and value > 1 and value & (value - 1) == 0:
-            others += [2 * value, value // 2]
+            powers = [2 * value, value // 2, 4 * value, value // 4, 8 * value, value // 8]
+            others = [*powers, *others] if value > 2 else [*others, *powers]
         shown = {"shl": "its shift to the left (a product with a power of two) is by {new} in place of {old} bits"}
         shown["shr"] = "its shift to the right (a quotient by a power of two) is by {new} in place of {old} bits"
         for other in dict.fromkeys(others):
             if other == value or (one.name in ("shl", "shr", "and", "div", "rem") and other <= 0):
                 continue
+            if one.name in ("mul", "mad") and other == 0:
+                continue
+            if other < value <= SHORT_STEP and kernel.is_step(one):
+                continue  # more rounds of a short loop may overwrite what an earlier one has wrong
             noun = "value that it starts from" if one.is_start else "constant"
             words = shown.get(one.name, f"the {noun} is {{new}} in place of {{old}}").format(old=value, new=other)
             yield words, one.with_operand(place, str(other))
@@ -490,6 +534,10 @@ def _shuffles(_: _Kernel, one: _Statement) -> Found:
             names = {"bfly": "xor", "idx": "by lane", "up": "up", "down": "down"}
             words = f"its shuffle is `{names[other]}` in place of `{names[mode]}`"
             yield words, one.text(f"shfl.sync.{other}.b32", operands)
+        if mode == "idx" and re.fullmatch(r"%r\d+", one.operands[2]):
+            for by, words in ((1, "next"), (-1, "previous")):
+                before = f"{one.indent}{{ .reg .b32 %other; add.s32 %other, {one.operands[2]}, {by};"
+                yield f"its shuffle reads the {words} lane", f"{before} {one.with_operand(2, '%other').strip()} }}"
 
 
 def _sizes(kernel: _Kernel, one: _Statement) -> Found:
@@ -508,15 +556,37 @@ def _sizes(kernel: _Kernel, one: _Statement) -> Found:
 
 
 def _limits(kernel: _Kernel, one: _Statement) -> Found:
-    """A parameter of the kernel in the place of what is made of one, where two numbers are compared."""
-    if one.name != "setp" or not one.opcode.endswith("32") or ".f" in one.opcode or len(kernel.sizes) > MOST_SIZES:
+    """A parameter of the kernel in the place of what is made of one, where two numbers are compared, or where a whole
+    number becomes a float."""
+    becomes_float = one.opcode.startswith("cvt.rn.f") and one.opcode.endswith(("s32", "u32"))
+    compares = one.name == "setp" and one.opcode.endswith("32") and ".f" not in one.opcode
+    if not (compares or becomes_float) or len(kernel.sizes) > MOST_SIZES:
         return
     for place in one.sources:
         if not re.fullmatch(r"%r\d+", one.operands[place]) or one.operands[place] in kernel.sizes:
             continue
         for register, parameter in kernel.sizes.items():
-            words = f"parameter {_nth(parameter)} of the {kernel.noun} is compared with, in the place of another number"
+            verb = "becomes a float" if becomes_float else "is compared with"
+            words = f"parameter {_nth(parameter)} of the {kernel.noun} {verb}, in the place of another number"
             yield words + ("" if place == len(one.operands) - 1 else ", on the left"), one.with_operand(place, register)
+
+
+def _factors(kernel: _Kernel, one: _Statement) -> Found:
+    """A parameter of the kernel that is an int, as a factor in the place of a constant."""
+    constant = one.operands[-1] if one.name == "shl" else one.operands[2] if one.name in ("mul", "mad") else ""
+    if not _is_integer(constant) or not re.search(r"\.[bsu]32$", one.opcode) or len(kernel.parameters) > 2 * MOST_SIZES:
+        return
+    for parameter, opcode in kernel.parameters.items():
+        if opcode != "ld.param.u32":
+            continue
+        old = 1 << int(constant) if one.name == "shl" else int(constant)
+        words = f"its factor is parameter {_nth(parameter)} of the {kernel.noun} in place of {old}"
+        if one.name == "shl":
+            then = f"mul.lo.s32 {one.operands[0]}, {one.operands[1]}, %other;"
+        else:
+            then = one.text(operands=(*one.operands[:2], "%other", *one.operands[3:])).strip()
+        loaded = f"{one.indent}{{ .reg .b32 %other; ld.param.u32 %other, [{parameter}];"
+        yield words, f"{loaded} {one.guard if one.name == 'shl' else ''}{then} }}"
 
 
 def _elements(kernel: _Kernel, one: _Statement) -> Found:
@@ -632,7 +702,8 @@ def _uses(one: _Statement) -> Iterator[tuple[int, str, Callable[[str], str]]]:
         for match in _REGISTER.finditer(operand):
             before, after = operand[: match.start()], operand[match.end() :]
             yield place, match[0], lambda other, before=before, after=after: f"{before}{other}{after}"  # type: ignore[misc]
-        if one.name in _OF_NUMBERS and "wide" not in one.opcode and _is_integer(operand) and abs(int(operand)) > 1:
+        least = 0 if one.name == "setp" else 2
+        if one.name in _OF_NUMBERS and "wide" not in one.opcode and _is_integer(operand) and abs(int(operand)) >= least:
             yield place, "%rd0" if one.opcode.endswith("64") else "%r0", lambda other: other
 
 
@@ -700,7 +771,10 @@ def _slots(lines: int, most: int) -> Kind:
         found = _slots_around(kernel, one, lines)
         found.pop(own, None)
         near = sorted(found, key=found.__getitem__)[:most]
-        for slot in dict.fromkeys([*near, own + size, max(own - size, 0)]):
+        beside = [slot + way for slot in near if found[slot][0] == 0 for way in (size, -size)]  # of a struct
+        for slot in dict.fromkeys([*near, own + size, max(own - size, 0), *beside]):
+            if slot == own or slot < 0:
+                continue
             where = "one of the line or beside it"
             if slot in found and found[slot][0]:
                 where = f"one, which line {found[slot][2]} has"
@@ -732,7 +806,7 @@ def _more(kernel: _Kernel, one: _Statement) -> Found:
     if typed not in ("s32", "u32", "s64", "u64") or "wide" in kinds:
         return
     for by, words in (("1", "more"), ("-1", "less")):
-        if one.name in ("add", "sub", "mul", "mad", "min", "max") or one.opcode.startswith("cvt.s64.s32"):
+        if one.name in ("add", "sub", "mul", "mad", "div", "shr", "min", "max") or one.opcode.startswith("cvt.s64.s32"):
             to = one.operands[0]
             yield f"its result is 1 {words}{key}", f"{one.text()} {one.guard}add.{typed} {to}, {to}, {by};"
         if one.name == "setp" and not _is_integer(one.operands[2]):
@@ -745,7 +819,7 @@ def _scaled(kernel: _Kernel, one: _Statement) -> Found:
     """A whole number that is kept, times a power of two, or divided by it."""
     if one.name not in ("add", "sub", "mul", "mad", "div", "rem", "shr", "and") or ".wide" in one.opcode:
         return
-    if not kernel.is_variable(one.operands[0]) or not re.fullmatch(r"%rd?\d+", one.operands[0]):
+    if not re.fullmatch(r"%rd?\d+", one.operands[0]) or not (one.name == "mul" or kernel.is_variable(one.operands[0])):
         return
     typed = "s64" if one.operands[0].startswith("%rd") else "s32"
     for factor in FACTORS:
@@ -795,6 +869,91 @@ def _numbers(kind: Kind) -> Kind:
     return changes
 
 
+def _ones_of_arguments(_: _Kernel, one: _Statement) -> Found:
+    """One more, or one less, than an argument of a function."""
+    if not one.opcode.startswith(("st.param.b32", "st.param.u32")):
+        return
+    for nth, (place, own, operand) in enumerate(_uses(one)):
+        for by, words in ((1, "more"), (-1, "less")) if _kind_of(own) == "%r" else ():
+            before = f"{one.indent}{{ .reg .b32 %other; add.s32 %other, {own}, {by};"
+            changed = f"{before} {one.with_operand(place, operand('%other')).strip()} }}"
+            yield f"an argument is 1 {words}#{one.opcode} {one.phase} {nth}", changed
+
+
+def _rounded_up(_: _Kernel, one: _Statement) -> Found:
+    """A quotient that is rounded up."""
+    if one.name != "div" or (match := re.search(r"\.([su])(32|64)$", one.opcode)) is None:
+        return
+    typed, width = match[1] + match[2], match[2]
+    destination, dividend, divisor = one.operands
+    before = f"{one.indent}{{ .reg .b{width} %other; add.{typed} %other, {dividend}, {divisor};"
+    then = f"sub.{typed} %other, %other, 1; {one.text(operands=(destination, '%other', divisor)).strip()} }}"
+    yield f"its quotient is rounded up#{one.phase}", f"{before} {then}"
+
+
+def _bounded(kernel: _Kernel, one: _Statement) -> Found:
+    """A whole number that is at most a parameter of the kernel."""
+    if one.name not in ("add", "mul", "mad") or not kernel.is_variable(one.operands[0]):
+        return
+    if (match := re.search(r"\.s(32|64)$", one.opcode)) is None or ".wide" in one.opcode:
+        return
+    to = one.operands[0]
+    for parameter, opcode in kernel.parameters.items():
+        if opcode != "ld.param.u32":
+            continue
+        loaded = f"{{ .reg .b32 %word; .reg .b64 %other; ld.param.u32 %word, [{parameter}]; cvt.s64.s32 %other, %word;"
+        least = f"{one.guard}min.s{match[1]} {to}, {to}, {'%word' if match[1] == '32' else '%other'}; }}"
+        words = f"its result is at most parameter {_nth(parameter)} of the {kernel.noun}"
+        yield f"{words}#{one.opcode} {one.phase}", f"{one.text()} {loaded} {least}"
+
+
+def _constants(kernel: _Kernel, one: _Statement) -> Found:
+    """A constant that the file names is added to an argument of a function, or subtracted from it."""
+    if not one.opcode.startswith(("st.param.b32", "st.param.u32", "cp.async.bulk.tensor")):
+        return
+    values = {value: name for name, value in kernel.constants.items() if 1 < value <= 1 << 16}
+    for nth, (place, own, operand) in enumerate(_uses(one)):
+        for value, name in [*values.items()][:MOST_INDICES] if _kind_of(own) == "%r" else ():
+            for by, words in ((value, "is added to"), (-value, "is subtracted from")):
+                before = f"{one.indent}{{ .reg .b32 %other; add.s32 %other, {own}, {by};"
+                changed = f"{before} {one.with_operand(place, operand('%other')).strip()} }}"
+                key = f"{one.opcode} {one.phase} {nth}"
+                yield f"{name} {words} an argument#{key}", changed
+
+
+def _rounded(kernel: _Kernel, one: _Statement) -> Found:
+    """A whole number that is rounded down to a multiple of a power of two first."""
+    if one.name not in ("add", "sub", "mul", "mad") or not re.search(r"\.[su]32$", one.opcode):
+        return
+    for place in one.sources:
+        own = one.operands[place]
+        if not re.fullmatch(r"%r\d+", own) or not kernel.is_variable(own):
+            continue
+        for step in FACTORS[:5]:
+            rounded = f"{one.indent}{{ .reg .b32 %other; and.b32 %other, {own}, {-step};"
+            words = f"{_origin(kernel, own)} is rounded down to a multiple of {step}#{one.opcode} {one.phase} {place}"
+            yield words, f"{rounded} {one.with_operand(place, '%other').strip()} }}"
+
+
+def _functions(kernel: _Kernel, one: _Statement) -> Found:
+    """A function of a float that is read: what is left to 1, its square, its negative, its reciprocal."""
+    if one.name not in ("add", "sub", "mul", "fma", "div") or not one.opcode.endswith("f32"):
+        return
+    for place in one.sources:
+        own = one.operands[place]
+        if not re.fullmatch(r"%f\d+", own):
+            continue
+        for opcode, words in (
+            (f"sub.f32 %other, 0f3F800000, {own}", "1 less it"),
+            (f"mul.f32 %other, {own}, {own}", "its square"),
+            (f"neg.f32 %other, {own}", "its negative"),
+            (f"rcp.rn.f32 %other, {own}", "its reciprocal"),
+        ):
+            changed = f"{one.indent}{{ .reg .f32 %other; {opcode}; {one.with_operand(place, '%other').strip()} }}"
+            key = f"{one.opcode} {one.phase} {place}"
+            yield f"in the place of {_origin(kernel, own)} it uses {words}#{key}", changed
+
+
 def _neighbours(_: _Kernel, one: _Statement) -> Found:
     """The element before or after the one that is read or written."""
     if one.name not in ("ld", "st") or "param" in one.opcode or ".v" in one.opcode:
@@ -834,12 +993,14 @@ KINDS = (
     _limits,
     _axes,
     _sizes,
+    _factors,
+    _rounded_up,
     _elements,
     _matrices,
+    _shuffles,
     _signs,
     _exchanged,
     _quotients,
-    _shuffles,
     _floats,
     _guards,
     _operands,
@@ -852,15 +1013,29 @@ SOURCE_KINDS = (
         _edges,
         _ones,
         _quotients,
+        _rounded_up,
+        _ones_of_arguments,
+        _shuffles,
         _swapped,
         _slots(1, 3),
         _others(0, 4),
+        _integers,
         _numbers(_more),
         _numbers(_operators),
         _others(1, 3),
     ),
-    (_order, _others(4, 4), _arguments, _slots(4, 4), _integers, _sizes, _exchanged),
-    (_numbers(_scaled), _numbers(_terms(1, 3)), _neighbours, _limits, _numbers(_operands), _signs, _floats),
+    (_order, _factors, _functions, _bounded, _others(4, 4), _arguments, _slots(4, 4), _sizes, _exchanged),
+    (
+        _constants,
+        _numbers(_scaled),
+        _numbers(_terms(1, 3)),
+        _neighbours,
+        _limits,
+        _rounded,
+        _numbers(_operands),
+        _signs,
+        _floats,
+    ),
 )
 # For optimised code of which no such PTX can be called. A number that it merged changes in all places at once, so
 # another number is not tried there.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from grader.content.expressions import TYPE_WORDS, TYPES, Type
+from grader.content.expressions import TYPE_WORDS, TYPES, Number, Type, Unknown, converted, evaluate, parse
 
 _NOT_CODE = re.compile(
     r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*",
@@ -167,6 +167,26 @@ class Code:
     def arguments(self, opening: int) -> list[str]:
         """What the parentheses that open there hold, at their commas."""
         return split(self.text[opening + 1 : self.closing(opening)])
+
+
+def constants_of(text: str) -> dict[str, int]:
+    """The whole numbers that a file names outside of functions, as far as they can be worked out."""
+    known: dict[str, Number] = {}
+
+    def named(name: str) -> Number:
+        if name not in known:
+            raise Unknown
+        return known[name]
+
+    def called(name: str, given: Sequence[Number]) -> Number:
+        raise Unknown
+
+    for each in Code(text).constants:
+        try:
+            known[each.name] = converted(evaluate(parse(each.text), named, called), each.type)
+        except Unknown:
+            continue
+    return {name: each.value for name, each in known.items()}
 
 
 def split(text: str) -> list[str]:

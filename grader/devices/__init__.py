@@ -170,6 +170,20 @@ class Card:
 
 
 @dataclass(frozen=True)
+class HostChange:
+    """A number that the launcher gives, and what it is for once: in all launches of a kernel, or in all calls of a
+    function of the CUDA runtime.
+
+    ``place`` and ``how`` are those of the engine's host_changes.h.
+    """
+
+    of: str
+    place: int
+    how: int
+    number: int  # of 64 bits
+
+
+@dataclass(frozen=True)
 class Call:
     """One call of a launcher: pointers of ``buffers`` in order, then ``scalars`` in order, then the stream."""
 
@@ -183,6 +197,8 @@ class Call:
     coverage: bool = False  # say which lines threads came to, in this call and all before it, on the simulator
     births: bool = False  # note where nan and infinities first come from, on the simulator
     card: Card | None = None  # of the simulator; None: the full one
+    host: tuple[HostChange, ...] = ()  # on the simulator
+    forgive_locals: bool = False  # let threads read local memory that they have not written, on the simulator
     ptx: str = ""  # a file with other code for the kernels, on the simulator; it stays loaded until a call has another
     timing: TimingRequest | None = None  # time the launcher against a baseline instead, on a GPU
     rows: Rows | None = None  # what comes back of the outputs, on a GPU; None: all of them

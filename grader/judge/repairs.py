@@ -14,7 +14,7 @@ Only lines that the learner wrote are changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
@@ -23,12 +23,24 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from grader.compile.changes import KINDS, MORE_KINDS, SOURCE_KINDS, Change, changes_of, without
+from grader.compile.changes import (
+    KINDS,
+    MORE_KINDS,
+    SOURCE_KINDS,
+    Change,
+    changes_of,
+    lines_behind,
+    parameter_types,
+    without,
+)
 from grader.compile.changes import Kind as Kinds
+from grader.content.functions import constants_of
 from grader.content.skeleton import skeleton_of
 from grader.devices import Call, Outcome
+from grader.devices.counters import Launched
 from grader.judge.case import Case, CaseKey, allowed, largest_within
 from grader.judge.lab import Lab, judged
+from grader.judge.launcher_changes import LauncherChange, launcher_changes
 from grader.sandbox.child import SandboxError
 from grader.sandbox.parent import Program, Sandbox
 from grader.verdict import Clue, Kind
@@ -36,7 +48,11 @@ from grader.verdict import Clue, Kind
 LARGEST = 1 << 20  # bytes of PTX
 # What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
 SECONDS = 0.8
-SOURCE_SECONDS = 1.3  # for code that is close to the source
+LAUNCHER_SECONDS = 0.4  # for changes of the launcher
+SOURCE_SECONDS = 1.5  # for code that is close to the source
+PAIR_SECONDS = 0.4  # for two changes at once, in either code
+FIRSTS, IMPROVED = 3, 0.75  # changes that others are tried with: how many, and what they leave of the wrong elements
+PAIR_CASES = 8  # that two changes at once must make right, at least
 OF_CALL, OF_BYTE, OF_INSTRUCTION = 2.5e-3, 3.5e-8, 4e-7  # what a call, a byte of PTX and a warp instruction cost
 OF_SHARED_BYTE = 1.5e-8  # of all blocks that a call launches
 LEAST_SHARED, MOST_SHARED = 1 << 12, 1 << 20  # of a block, and of all, since not all are there at the same time
@@ -53,8 +69,10 @@ WORK = 1_000_000  # of the largest case
 LARGE_WORK, LARGE_INSTRUCTIONS = 20_000_000, 2_000_000  # of more cases, for a change that all others are right with
 CONFIRMED, CONFIRMED_SEED = 12, 100  # of these cases: how many, and the seed of the first
 LINES = 2  # that a clue names, at most
+RUNS = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)  # code that can be called
 
 
+Prepared = Callable[[Call], "Call | None"]  # a case's call -> with another number; None: that changes nothing
 SourceLike = Callable[[Path], "Path | None"]  # a folder to write to -> the file's PTX, close to its source
 
 
@@ -76,7 +94,15 @@ class _Trial:
     unreached: frozenset[int] = frozenset()  # and that it does not
     dropped: frozenset[int] = frozenset()  # lines of the PTX: of the kernels that it does not launch
     calls: dict[CaseKey, tuple[Case, Call]] = field(default_factory=dict)
+    close: bool = False  # to the source
+    wrong: int = 0  # elements that the failing case has wrong
+    left: int = 0  # that the last call had wrong
+    constants: Mapping[str, int] = field(default_factory=dict)  # that the file names
+    tried: list[Change] = field(default_factory=list)
+    better: list[tuple[int, Change]] = field(default_factory=list)  # how many elements are still wrong
     answers: set[tuple[CaseKey, bytes]] = field(default_factory=set)  # wrong ones
+    types: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of each kernel's parameters
+    launched: tuple[Launched, ...] = ()  # by the failing case
 
     def write(self, text: Sequence[str], *, short: bool = False) -> Path:
         """``short``: without the kernels that the failing case does not launch."""
@@ -86,15 +112,24 @@ class _Trial:
         self.seconds -= OF_BYTE * path.write_text("\n".join(kept))
         return path
 
-    def call(self, key: CaseKey, ptx: Path, **more: Any) -> tuple[Case, Outcome]:
+    def given(self, key: CaseKey) -> tuple[Case, Call]:
+        """A case, and its call of unchanged code."""
         if key not in self.calls:
             case = Case(self.lab.kata, self.lab.spec, key)
-            self.calls[key] = case, case.call(nth=0, limits=self.lab.limits)
-        case, call = self.calls[key]
-        return case, self.sandbox.call(replace(call, ptx=str(ptx), **more))
+            call = replace(case.call(nth=0, limits=self.lab.limits), forgive_locals=self.close)
+            self.calls[key] = case, call
+        return self.calls[key]
 
-    def is_wrong(self, key: CaseKey) -> bool:
-        """Whether the unchanged code fails as it must."""
+    def call(
+        self, key: CaseKey, ptx: Path | None, prepared: Prepared | None = None, **more: Any
+    ) -> tuple[Case, Outcome]:
+        """``ptx``: other code; None: what was loaded last."""
+        case, call = self.given(key)
+        changed = prepared(call) if prepared is not None else None
+        return case, self.sandbox.call(replace(changed or call, ptx=str(ptx or ""), **more))
+
+    def is_wrong(self, key: CaseKey, *, anyhow: bool = False) -> bool:
+        """Whether the unchanged code fails as it must, or ``anyhow``."""
         ptx = self.write(self.text.split("\n"))
         case, outcome = self.call(key, ptx, coverage=True)
         ptx.unlink()
@@ -106,22 +141,30 @@ class _Trial:
         self.unreached = frozenset(seen - self.reached)
         launched = [kernel.launched for kernel in outcome.coverage]
         self.dropped = frozenset(without(self.text, launched))
-        self.answers.add((key, _bytes_of(outcome)))
+        names = [kernel.kernel for kernel in outcome.coverage]
+        if len(names) == len(types := parameter_types(self.text)):
+            self.types = dict(zip(names, types, strict=True))
+        self.launched = outcome.launched
+        if not outcome.findings:  # of calls with a finding, some give right answers all the same
+            self.answers.add((key, _bytes_of(outcome)))
         if outcome.findings:
-            return any(finding.kind == self.kind for finding in outcome.findings)
-        return self.kind is Kind.WRONG_ANSWER and judged(case, outcome).wrong
+            kinds = {finding.kind for finding in outcome.findings}
+            return self.kind in kinds or (anyhow and not kinds.isdisjoint(RUNS))
+        self.wrong = judged(case, outcome).wrong_count
+        return (anyhow or self.kind is Kind.WRONG_ANSWER) and self.wrong > 0
 
-    def is_right(self, key: CaseKey, ptx: Path, limit: int) -> bool:
-        case, outcome = self.call(key, ptx, limits=replace(self.lab.limits, instructions=limit))
+    def is_right(self, key: CaseKey, ptx: Path | None, limit: int, prepared: Prepared | None = None) -> bool:
+        case, outcome = self.call(key, ptx, prepared, limits=replace(self.lab.limits, instructions=limit))
         timed_out = any(finding.kind == Kind.TIME_OUT for finding in outcome.findings)
         lost = limit if timed_out else min(limit, MOST_LOST)
         self.seconds -= self.of_call + OF_INSTRUCTION * (outcome.executed or lost)
+        self.left = self.wrong
         if outcome.findings or (key, (answer := _bytes_of(outcome))) in self.answers:
             return False
-        right = not judged(case, outcome).wrong
-        if not right:
+        self.left = judged(case, outcome).wrong_count
+        if self.left:
             self.answers.add((key, answer))
-        return right
+        return not self.left
 
     def are_right(self, cases: Sequence[CaseKey], text: Sequence[str], limit: int) -> bool:
         """Whether all cases are right, and together come to all lines that the failing case came to: code that goes
@@ -135,21 +178,25 @@ class _Trial:
         return right
 
     def stays_right(self, text: Sequence[str]) -> bool:
+        """Whether changed code is right in more cases."""
+        ptx = self.write(text)
+        right = self.more_are_right(ptx)
+        ptx.unlink()
+        return right
+
+    def more_are_right(self, ptx: Path | None, prepared: Prepared | None = None) -> bool:
         """Whether other cases are right, too, larger ones and of other numbers, as far as so many instructions tell."""
-        spec, left, ptx = self.lab.spec, LARGE_INSTRUCTIONS, self.write(text)
+        spec, left = self.lab.spec, LARGE_INSTRUCTIONS
         sizes = [each for each in spec.named_sizes if allowed(self.lab.kata, each) and spec.work(each) <= LARGE_WORK]
-        right = True
         for nth, each in enumerate(sorted(sizes, key=spec.work, reverse=True)[:CONFIRMED]):
             key = CaseKey.of(spec, each, spec.values[nth % len(spec.values)].name, CONFIRMED_SEED + nth)
-            case, outcome = self.call(key, ptx, limits=replace(self.lab.limits, instructions=left))
+            case, outcome = self.call(key, ptx, prepared, limits=replace(self.lab.limits, instructions=left))
             left -= outcome.executed
             if any(finding.kind == Kind.TIME_OUT for finding in outcome.findings):
                 continue  # it takes more than is left
             if outcome.findings or judged(case, outcome).wrong:
-                right = False
-                break
-        ptx.unlink()
-        return right
+                return False
+        return True
 
 
 def _reached(outcome: Outcome) -> frozenset[int]:
@@ -167,11 +214,13 @@ def repair(
     program: Program | None,
     source_like: SourceLike | None = None,
     kind: Kind = Kind.WRONG_ANSWER,
+    near: Collection[int] = (),
 ) -> Iterator[Clue]:
     """At most one clue; none where changes on more than LINES lines do, or the file is too large to try.
 
-    First the PTX that runs is changed, then the one that is close to the source, where that fails in the same way, as
-    ``kind`` says.
+    First what the launcher gives the CUDA runtime is changed, then the PTX that runs, then the one that is close to the
+    source, where that fails, too; at last two places of either. ``kind`` says how the file fails, ``near`` on which
+    lines a finding is: what these get their numbers from is changed first.
     """
     if program is None or program.device != "sim" or program.ptx.stat().st_size > LARGEST:
         return
@@ -181,22 +230,41 @@ def repair(
         return
     with suppress(SandboxError, OSError), TemporaryDirectory() as folder, Sandbox(program.device) as sandbox:
         sandbox.load(program)
-        text, name = program.ptx.read_text(errors="replace"), program.source.name
-        own = _own_lines(program.source.read_text(errors="replace"), skeleton_of(lab.kata))
-        trial = _Trial(lab, sandbox, _folder(folder, "own"), name, text, kind)
+        text, source = (path.read_text(errors="replace") for path in (program.ptx, program.source))
+        own = _own_lines(source, skeleton_of(lab.kata))
+        trial = _Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind)
         if not trial.is_wrong(cases[0]):
             return
-        found = _found(trial, cases, own, (KINDS,))
-        if not found and source_like is not None and (ptx := source_like(_folder(folder, "close"))) is not None:
-            close = _Trial(lab, sandbox, ptx.parent, name, ptx.read_text(errors="replace"), kind, SOURCE_SECONDS)
-            if close.is_wrong(cases[0]):
-                found = _found(close, cases, own, SOURCE_KINDS)
-            else:  # such as one whose products are in flight while its registers are stored
-                trial.seconds = close.seconds - OF_SECOND_CHOICE
-                found = _found(trial, cases, own, MORE_KINDS)
-        lines = sorted({change.line for change in found})
+        found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
+        pair: list[Change] = []
+        if kind is not Kind.LAUNCH_FAILED:  # else no kernel runs
+            found += _found(trial, cases, own, (KINDS,), near)
+            if not found and source_like is not None and (ptx := source_like(_folder(folder, "close"))) is not None:
+                found, pair = _found_close(trial, ptx, source, cases, own, near)
+        lines = {change.line for change in found or pair}
         if 1 <= len(lines) <= LINES:
-            yield Clue("repair", _words(found, len(cases)), line=lines[0] if len(lines) == 1 else None)
+            words = _words(found, len(cases), "or") if found else _words(pair, len(cases), "and")
+            yield Clue("repair", words, line=lines.pop() if len(lines) == 1 else None)
+
+
+def _found_close(
+    trial: _Trial, ptx: Path, source: str, cases: Sequence[CaseKey], own: Collection[int], near: Collection[int]
+) -> tuple[list[Change | LauncherChange], list[Change]]:
+    """The changes of code that is close to the source; else two that must come together, of either code."""
+    text, constants = ptx.read_text(errors="replace"), constants_of(source)
+    seconds = SOURCE_SECONDS
+    close = _Trial(
+        trial.lab, trial.sandbox, ptx.parent, trial.name, text, trial.kind, seconds, close=True, constants=constants
+    )
+    found: list[Change | LauncherChange] = []
+    if close.is_wrong(cases[0], anyhow=True):
+        found += _found(close, cases, own, SOURCE_KINDS, near)
+    else:  # such as one whose products are in flight while its registers are stored
+        trial.seconds = close.seconds - OF_SECOND_CHOICE
+        found += _found(trial, cases, own, MORE_KINDS, near)
+    if found:
+        return found, []
+    return [], [*_right_pair(trial, cases)] or [*_right_pair(close, cases)]
 
 
 def _own_lines(text: str, skeleton: str) -> set[int]:
@@ -214,11 +282,19 @@ def _folder(parent: str, name: str) -> Path:
 
 
 def _found(
-    trial: _Trial, cases: Sequence[CaseKey], own: Collection[int], steps: Iterable[Sequence[Kinds]]
+    trial: _Trial,
+    cases: Sequence[CaseKey],
+    own: Collection[int],
+    steps: Iterable[Sequence[Kinds]],
+    near: Collection[int],
 ) -> list[Change]:
     """The changes of the first step that has any, in the learner's own lines."""
+    first = lines_behind(trial.text, trial.name, near) if near else frozenset[int]()
     for kinds in steps:
-        if found := list(_right_ones(trial, changes_of(trial.text, trial.name, kinds, own), cases)):
+        changes = sorted(
+            changes_of(trial.text, trial.name, kinds, own, trial.constants), key=lambda change: change.line not in first
+        )
+        if found := list(_right_ones(trial, changes, cases)):
             return found
     return []
 
@@ -260,13 +336,75 @@ def _right_ones(trial: _Trial, changes: Sequence[Change], cases: Sequence[CaseKe
         short = trial.write(changed, short=True)
         right = trial.is_right(failed, short, trial.limit)
         short.unlink()
+        trial.tried.append(change)
+        if trial.left <= IMPROVED * trial.wrong and trial.wrong:
+            trial.better.append((trial.left, change))
         if right and trial.are_right(cases, changed, limit) and trial.stays_right(changed):
             lines.add(change.line)
             yield change
 
 
-def _words(found: Sequence[Change], cases: int) -> str:
+def _right_launchers(
+    trial: _Trial, text: str, own: Collection[int], cases: Sequence[CaseKey]
+) -> Iterator[LauncherChange]:
+    """The changes of the launcher with which all cases are right, one for each line."""
+    failed, limit = cases[0], min(OF_OTHERS, trial.lab.limits.instructions)
+    _, call = trial.given(failed)
+    seconds, trial.seconds = trial.seconds, LAUNCHER_SECONDS
+    tried: set[object] = set()
+    lines: set[int | None] = set()
+    for each in launcher_changes(text, own, trial.launched, trial.types, call):
+        if trial.seconds <= 0 or len(lines) > LINES:
+            break
+        key = each.key(call)
+        if key is None or key in tried or each.line in lines:
+            continue
+        ptx = trial.write(trial.text.split("\n"))  # loaded again: a call may change the file's variables
+        if not trial.is_right(failed, ptx, trial.limit, each.change):
+            tried.add(key)
+        elif all(trial.is_right(key, ptx, limit, each.change) for key in cases[1:]) and trial.more_are_right(
+            ptx, each.change
+        ):
+            lines.add(each.line)
+            yield each
+        ptx.unlink()
+    trial.seconds = seconds
+
+
+def _right_pair(trial: _Trial, cases: Sequence[CaseKey]) -> Iterator[Change]:
+    """Two changes with which all cases are right, where the first alone makes more elements right."""
+    if trial.kind is not Kind.WRONG_ANSWER or len(cases) < PAIR_CASES:
+        return
+    limit = min(OF_OTHERS, trial.lab.limits.instructions)
+    trial.seconds = PAIR_SECONDS
+    # What makes this one case right, and no other, more often goes round the line at fault.
+    for _, first in sorted(trial.better, key=lambda each: (each[0] == 0, each[0]))[:FIRSTS]:
+        text = first.applied(trial.text.split("\n"))
+        ptx = trial.write(text)
+        pivot = next((key for key in cases if not trial.is_right(key, ptx, limit)), None)
+        ptx.unlink()
+        nearest = sorted(trial.tried, key=lambda change: abs(change.line - first.line))
+        for second in nearest if pivot is not None else ():
+            if trial.seconds <= 0:
+                return
+            if not second.lines.keys().isdisjoint(first.lines):
+                continue
+            changed = second.applied(text)
+            ptx = trial.write(changed)
+            right = trial.is_right(pivot, ptx, limit)  # type: ignore[arg-type]
+            ptx.unlink()
+            if right and trial.are_right(cases, changed, limit) and trial.stays_right(changed):
+                yield from (first, second)
+                return
+
+
+def _known(line: int | None) -> int:
+    return line or 0
+
+
+def _words(found: Sequence[Change | LauncherChange], cases: int, joined: str) -> str:
     """``all 9 cases that were tried are right if line 12's comparison holds where both sides are equal``"""
     first = {change.line: change for change in reversed(found)}
-    ways = [f"on line {line} {first[line].words}" for line in sorted(first)]
-    return f"all {cases} cases that were tried are right if {', or if '.join(ways)}"
+    chosen = found if joined == "and" else [first[line] for line in sorted(first, key=_known)]
+    ways = [f"on line {each.line} {each.words}" if each.line else each.words for each in chosen]
+    return f"all {cases} cases that were tried are right if {(', and ' if joined == 'and' else ', or if ').join(ways)}"

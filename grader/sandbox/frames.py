@@ -30,6 +30,7 @@ from grader.devices import (
     Contents,
     DeviceError,
     Finding,
+    HostChange,
     Limits,
     Outcome,
     Outputs,
@@ -423,7 +424,8 @@ def _decode_call(header: dict[str, Any], blobs: Iterable[Contents]) -> Call:
     limits = Limits(**header["limits"])
     card = Card(**header["card"]) if header["card"] else None
     parts = {"buffers": buffers, "scalars": scalars, "limits": limits, "watch": watch, "timing": timing, "card": card}
-    return Call(**{**header, **parts, "rows": rows})
+    host = tuple(HostChange(**item) for item in header["host"])
+    return Call(**{**header, **parts, "rows": rows, "host": host})
 
 
 def _decode_rows(found: Mapping[str, Any]) -> Rows:

@@ -40,6 +40,17 @@ SIM_EXPORT void sim_shrink_card(int multiprocessors, u64 resident, u64 shared_by
     Device::get().shrink_card(multiprocessors, resident, shared_bytes);
 }
 
+// In this call, a number that the launcher gives is another: see host_changes.h.
+SIM_EXPORT void sim_change_host(const char* of, u32 place, u32 how, u64 number) {
+    Device::get().host_changes.add({of, place, HostChange::How(how), number});
+}
+
+// In this call, what a thread reads of its local memory may be unset: without optimisation, nvcc copies the padding of
+// structs.
+SIM_EXPORT void sim_forgive_locals() {
+    Device::get().forgive_locals();
+}
+
 // Whether a launcher has asked, in this call or before, what card it is on.
 SIM_EXPORT int sim_asked_card() {
     return Device::get().asked_card();

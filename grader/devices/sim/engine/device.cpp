@@ -44,6 +44,7 @@ void Device::begin(u64 seed, u64 limit) {
     watch.clear();
     births.clear();
     runtime_calls.clear();
+    host_changes.clear();
     if (!managed_.empty())
         keep(without_place(
             FindingKind::unsupported, "the __managed__ variable " + managed_ +
@@ -152,7 +153,18 @@ bool Device::gets_a_buffer(const std::vector<u8>& parameters) const {
     return false;
 }
 
-int Device::launch(const void* host, const Geometry& geometry, void** arguments, const void* stream, bool cooperative) {
+int Device::refused(const Function& f, const Program& p, const Card& card, const Geometry& geometry, bool cooperative) {
+    const u64 asked = host_changes.changes_shared(p.name) ? geometry.dynamic_shared : 0;  // for as much, too
+    const u64 limit = std::max(f.dynamic_shared_limit, asked);
+    const Refusal refusal = refuse(card, p, limit, geometry, cooperative, f.large_clusters ? 16 : 8);
+    if (!refusal.error) return SUCCESS;
+    Finding finding = without_place(FindingKind::launch_failed, p.name + " is launched with " + refusal.why);
+    finding.kernel = p.name;
+    keep(finding);
+    return refusal.error;
+}
+
+int Device::launch(const void* host, const Geometry& given, void** arguments, const void* stream, bool cooperative) {
     if (call_.dead) return fail(ILLEGAL_ADDRESS);
     Function* f = module.function(host);
     if (!f) return fail(INVALID_DEVICE_FUNCTION);
@@ -160,15 +172,9 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     if (!p) return fail(NO_KERNEL_IMAGE);
     // A cooperative grid of a size that the launcher did not ask for is right on the full card, where all of it runs.
     const Card& card = cooperative && !asked_card_ ? *full_card_ : card_;
+    const Geometry geometry = host_changes.changed(p->name, given);
     note(p->name, geometry);
-    if (const Refusal refusal =
-            refuse(card, *p, f->dynamic_shared_limit, geometry, cooperative, f->large_clusters ? 16 : 8);
-        refusal.error) {
-        Finding finding = without_place(FindingKind::launch_failed, p->name + " is launched with " + refusal.why);
-        finding.kernel = p->name;
-        keep(finding);
-        return fail(refusal.error);
-    }
+    if (const int error = refused(*f, *p, card, geometry, cooperative)) return fail(error);
     Launch launch;
     launch.program = p;
     p->ways->launched = true;
@@ -183,6 +189,7 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     launch.backwards = call_.seed & 1;
     launch.seed = call_.seed * 0x100000001b3u + launches++;
     launch.threads = threads_;
+    launch.forgives_locals = call_.forgives_locals;
     if (card.most_resident)
         launch.resident =
             u64(card.multiprocessors) * resident_blocks(card, *p, launch.threads_per_block(), geometry.dynamic_shared);
@@ -190,6 +197,7 @@ int Device::launch(const void* host, const Geometry& geometry, void** arguments,
     if (call_.tracing && !call_.counting) trace(launch);  // each has a program of its own
     if (cooperative) launch.workspace = grid_workspace();
     launch.parameters = pack(*p, arguments);
+    host_changes.change_parameters(*p, launch.parameters);
     launch.limit = call_.limit;
     launch.executed = executed;
     const u32 touches = gets_a_buffer(launch.parameters) ? RuntimeCall::TOUCHES : 0;

@@ -15,6 +15,7 @@
 #include "counters.h"
 #include "finding.h"
 #include "heap.h"
+#include "host_changes.h"
 #include "launch.h"
 #include "loaded_module.h"
 #include "memory.h"
@@ -124,6 +125,8 @@ struct CallState {
     bool dead = false;             // after a hard finding nothing runs any more
     bool counting = false;
     bool tracing = false;               // Device::births
+    bool forgives_locals = false;       // see Launch
+    u64 maps = 0;                       // tensor maps that were encoded
     std::vector<bool> written;          // allocations that the last launch wrote
     const void* last_stream = nullptr;  // where it was launched
     std::vector<Counted> counted;
@@ -148,10 +151,12 @@ class Device {
         const std::string& name, bool input, bool output, u32 itemsize, u64 bytes, u64 offset, const u8* data);
     void count() { call_.counting = true; }  // the launches of this call
     void trace() { call_.tracing = true; }   // notes births in the launches of this call
-    std::string counters() const;            // of each kernel, as a JSON list
-    std::string launched() const;            // the launches of this call, as a JSON list
-    void close();                            // completes its findings
-    void end();                              // releases what the call allocated
+    void forgive_locals() { call_.forgives_locals = true; }
+    u64 next_map() { return call_.maps++; }
+    std::string counters() const;  // of each kernel, as a JSON list
+    std::string launched() const;  // the launches of this call, as a JSON list
+    void close();                  // completes its findings
+    void end();                    // releases what the call allocated
 
     // ---- the runtime
     Allocation* variable(const void* host);
@@ -192,6 +197,7 @@ class Device {
     Births births;
     Textures textures;
     RuntimeCalls runtime_calls;  // of this call
+    HostChanges host_changes;    // of this call
     std::vector<Finding> findings;
     u64 executed = 0, executed_lanes = 0, launches = 0;
     // An atomic of this call that gives another result in another order of threads, float ones first; and whether any.
@@ -199,6 +205,8 @@ class Device {
     bool has_order = false;
 
  private:
+    // The error of a launch that the card refuses, with a finding.
+    int refused(const Function& f, const Program& p, const Card& card, const Geometry& geometry, bool cooperative);
     std::vector<u8> pack(const Program& program, void** arguments) const;
     bool gets_a_buffer(const std::vector<u8>& parameters) const;
     u64 grid_workspace();

@@ -59,6 +59,12 @@ SIM_EXPORT int cuGetErrorString(int error, const char** text) {
 SIM_EXPORT int cuTensorMapEncodeTiled(
     void* map, u32 type, u32 rank, void* base, const u64* dims, const u64* strides, const u32* box,
     const u32* element_strides, u32 interleave, u32 swizzle, u32 promotion, u32 fill) {
+    TensorArguments arguments = {
+        type,      rank, reinterpret_cast<u64>(base), dims, strides, box, element_strides, interleave, swizzle,
+        promotion, fill};
+    MapNumbers numbers;
+    Device& device = Device::get();
+    if (device.host_changes.change_map(device.next_map(), arguments, numbers)) return write_map(map, arguments);
     return write_map(
         map, {type, rank, reinterpret_cast<u64>(base), dims, strides, box, element_strides, interleave, swizzle,
               promotion, fill});

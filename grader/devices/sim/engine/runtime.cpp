@@ -101,11 +101,19 @@ int occupancy(int* blocks, const void* kernel, int threads, size_t dynamic_share
 }
 
 int copy(const char* what, void* to, const void* from, size_t bytes, void* stream, bool waits) {
+    const bool inside = is_device_address(to) && is_device_address(from);  // the host's memory has no known end
+    if (inside) bytes = Device::get().host_changes.bytes(what, bytes);
     return copy_rows(what, {to, bytes}, {from, bytes}, bytes, 1, stream, waits);
 }
 
 int fill(const char* what, void* to, int value, size_t bytes, void* stream) {
+    bytes = Device::get().host_changes.bytes(what, bytes);
     return fill_rows(what, {to, bytes}, value, bytes, 1, stream);
+}
+
+int allocate(const char* what, void** pointer, size_t bytes) {
+    Device& device = Device::get();
+    return device.allocate(pointer, device.host_changes.bytes(what, bytes));
 }
 
 int copy_to_symbol(
@@ -289,12 +297,12 @@ SIM_EXPORT const char* cudaGetErrorString(int error) {
 
 SIM_EXPORT int cudaMalloc(void** pointer, size_t bytes) {
     const int error = stop_captures();
-    return error ? fail(error) : Device::get().allocate(pointer, bytes);
+    return error ? fail(error) : allocate("cudaMalloc", pointer, bytes);
 }
 SIM_EXPORT int cudaMallocAsync(void** pointer, size_t bytes, void* stream) {
     if (capture_on(stream).graph)
         return refuse("cudaMallocAsync: memory that belongs to a captured graph is not supported by the simulator");
-    return Device::get().allocate(pointer, bytes);
+    return allocate("cudaMallocAsync", pointer, bytes);
 }
 SIM_EXPORT int cudaFree(void* pointer) {
     const int error = stop_captures();
