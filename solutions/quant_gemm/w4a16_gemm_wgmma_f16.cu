@@ -5,7 +5,8 @@
 //            p from 0 to 3, is u[n, k], nibble p + 4 is u[n, k + 1], with n = 64 * tile + 16 * j + p / 2 * 8 + l / 4
 //            and k = 16 * step + p % 2 * 8 + l % 4 * 2. The product s * (u - 8) may be rounded to f16
 // Technique  wgmma computes y^T = W x^T: the unpacked weights are operand a, in registers, the rows of x are operand b,
-//            in shared memory; a ring of slices by TMA; K is split where the columns are too few for all SMs
+//            in shared memory. Two warpgroups share a ring of slices by TMA, and each unpacks half of the words; K is
+//            split where the columns are too few for all SMs
 // New        over w4a16_gemm_f16: W and x change places, because wgmma takes only a from registers. Its products run
 //            while the next weights are unpacked
 // Bound      memory bandwidth
@@ -24,35 +25,45 @@ using kata::tensor_map_encoder, kata::matrix_map, kata::swizzled_map, kata::smem
 using kata::wgmma_fence, kata::wgmma_commit, kata::wgmma_wait, kata::descriptor;
 
 constexpr int WARP_SIZE = 32;
-constexpr int WARPS = 4;  // a warpgroup
+constexpr int WARPS = 4;  // of a warpgroup
 constexpr int WARPGROUP = WARPS * WARP_SIZE;
+constexpr int WARPGROUPS = 2;  // each has half of the words of all tiles
+constexpr int THREADS = WARPGROUPS * WARPGROUP;
 constexpr int MMA_K = 16;
-constexpr int TILE_N = 64;  // columns of y per warp
-constexpr int WORDS = 4;    // of a lane for a tile and a step: word j has 16 columns
+constexpr int TILE_N = 64;                     // columns of y that warps i of both warpgroups share
+constexpr int WORDS = 4;                       // of a lane for a tile and a step
+constexpr int WORD_N = TILE_N / WORDS;         // columns of a word
+constexpr int OWN_WORDS = WORDS / WARPGROUPS;  // of these, for a warpgroup
 constexpr int BLOCK_N = WARPS * TILE_N;
 constexpr int GROUP = 128;            // weights that share a scale: the K of a slice
 constexpr int STEPS = GROUP / MMA_K;  // per slice
 constexpr int BOX_K = 64;             // a row of a box of x is 128 bytes, the span of the swizzle
 constexpr int BOXES = GROUP / BOX_K;  // of x per slice
 constexpr int PATTERN_BYTES = 1024;   // eight rows: the pattern of the swizzle
-constexpr int STAGES = 4;             // slots in the ring
-constexpr int AHEAD = STAGES - 1;     // slices between the one to multiply and the one to copy: a slot is still read
 constexpr int SLOTS = 264;            // blocks that run at the same time on 132 SMs
 constexpr int MIN_GROUPS = 4;         // per split
 constexpr int REDUCE_THREADS = 256;
+
+// Slots in the ring: two blocks fit on an SM.
+template <int ROWS>
+constexpr int STAGES = ROWS < 64 ? 4 : 3;
+
+// Slices between the one to multiply and the one to copy: one slot is still read.
+template <int ROWS>
+constexpr int AHEAD = STAGES<ROWS> - 1;
 
 // What a stage of the ring holds: a slice of x and of the weights, and the scales of its group.
 template <int ROWS>
 struct Slice {
     alignas(PATTERN_BYTES) half x[BOXES][ROWS * BOX_K];
-    uint4 q[STEPS][WARPS][WARP_SIZE];
+    uint2 q[STEPS][WARPS][WARP_SIZE][WARPGROUPS];
     half s[BLOCK_N];
 };
 
 template <int ROWS>
 struct Ring {
-    Slice<ROWS> slices[STAGES];
-    uint64_t full[STAGES];
+    Slice<ROWS> slices[STAGES<ROWS>];
+    uint64_t full[STAGES<ROWS>];
 };
 
 // A tensor map of the words [steps, tiles, 128]. A box has the words of STEPS steps and WARPS tiles. Tiles past the
@@ -165,7 +176,7 @@ __device__ inline void wgmma_k16_rs(float (&c)[32], const uint32_t (&a)[4], uint
 
 // Stores y where one split has all of K, else each split's sums in partial [splits, T, N]. ROWS: of y, 16, 32 or 64.
 template <int ROWS>
-__global__ void __launch_bounds__(WARPGROUP, 2) w4a16_gemm_wgmma_f16_kernel(
+__global__ void __launch_bounds__(THREADS, 2) w4a16_gemm_wgmma_f16_kernel(
     const __grid_constant__ CUtensorMap x_map,  // [T, K]
     const __grid_constant__ CUtensorMap q_map,  // [K / MMA_K, tiles, 128]
     const __grid_constant__ CUtensorMap s_map,  // [K / GROUP, N]
@@ -173,7 +184,8 @@ __global__ void __launch_bounds__(WARPGROUP, 2) w4a16_gemm_wgmma_f16_kernel(
     float* __restrict__ partial, int T, int tiles, int groups, int splits) {
     alignas(PATTERN_BYTES) extern __shared__ unsigned char smem[];
     Ring<ROWS>& ring = *reinterpret_cast<Ring<ROWS>*>(smem);
-    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int warpgroup = threadIdx.x / WARPGROUP;
+    const int warp_id = threadIdx.x % WARPGROUP / WARP_SIZE;  // in its warpgroup
     const int lane_id = threadIdx.x % WARP_SIZE;
     const int split = blockIdx.x % splits;
     const int first_tile = blockIdx.x / splits * WARPS;
@@ -181,11 +193,11 @@ __global__ void __launch_bounds__(WARPGROUP, 2) w4a16_gemm_wgmma_f16_kernel(
     const int begin = static_cast<int>(int64_t{groups} * split / splits);
     const int slices = static_cast<int>(int64_t{groups} * (split + 1) / splits) - begin;
     if (threadIdx.x == 0)
-        for (int stage = 0; stage < STAGES; ++stage) mbarrier_init(&ring.full[stage], 1);
+        for (int stage = 0; stage < STAGES<ROWS>; ++stage) mbarrier_init(&ring.full[stage], 1);
     __syncthreads();
     const auto load_slice = [&](int i) {
-        Slice<ROWS>& slice = ring.slices[i % STAGES];
-        uint64_t* full = &ring.full[i % STAGES];
+        Slice<ROWS>& slice = ring.slices[i % STAGES<ROWS>];
+        uint64_t* full = &ring.full[i % STAGES<ROWS>];
         const int group = begin + i;
         // TODO(3): Have the slice's x, words and scales copied: two boxes of x, one of words, one row of scales.
         //   (~4 lines)
@@ -196,27 +208,28 @@ __global__ void __launch_bounds__(WARPGROUP, 2) w4a16_gemm_wgmma_f16_kernel(
         // END TODO(3)
     };
     if (threadIdx.x == 0)
-        for (int i = 0; i < min(AHEAD, slices); ++i) load_slice(i);
-    float y_rmem[WORDS][ROWS / 2] = {};
+        for (int i = 0; i < min(AHEAD<ROWS>, slices); ++i) load_slice(i);
+    float y_rmem[OWN_WORDS][ROWS / 2] = {};
     for (int i = 0; i < slices; ++i) {
-        const Slice<ROWS>& slice = ring.slices[i % STAGES];
-        wait(&ring.full[i % STAGES], i / STAGES % 2);
-        half scales[WORDS][2];
+        const Slice<ROWS>& slice = ring.slices[i % STAGES<ROWS>];
+        wait(&ring.full[i % STAGES<ROWS>], i / STAGES<ROWS> % 2);
+        half scales[OWN_WORDS][2];
 #pragma unroll
-        for (int n = 0; n < 2 * WORDS; ++n) scales[n / 2][n % 2] = slice.s[warp_id * TILE_N + n * 8 + lane_id / 4];
+        for (int n = 0; n < 2 * OWN_WORDS; ++n)
+            scales[n / 2][n % 2] = slice.s[warp_id * TILE_N + warpgroup * OWN_WORDS * WORD_N + n * 8 + lane_id / 4];
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
-            const uint4 packed = slice.q[step][warp_id][lane_id];
-            const uint32_t word[WORDS] = {packed.x, packed.y, packed.z, packed.w};
-            uint32_t W_rmem[WORDS][4];
+            const uint2 packed = slice.q[step][warp_id][lane_id][warpgroup];
+            const uint32_t word[OWN_WORDS] = {packed.x, packed.y};
+            uint32_t W_rmem[OWN_WORDS][4];
 #pragma unroll
-            for (int j = 0; j < WORDS; ++j) dequantise(W_rmem[j], word[j], scales[j]);
+            for (int j = 0; j < OWN_WORDS; ++j) dequantise(W_rmem[j], word[j], scales[j]);
             // TODO(4): Multiply the columns of each word with all rows of x, as one group of products. It runs on while
             //   the next step's weights are unpacked, into other registers. (~6 lines)
             const uint64_t x = descriptor(&slice.x[step * MMA_K / BOX_K][step * MMA_K % BOX_K]);
             wgmma_fence();
 #pragma unroll
-            for (int j = 0; j < WORDS; ++j) wgmma_k16_rs(y_rmem[j], W_rmem[j], x);
+            for (int j = 0; j < OWN_WORDS; ++j) wgmma_k16_rs(y_rmem[j], W_rmem[j], x);
             wgmma_commit();
             wgmma_wait<1>();
             // END TODO(4)
@@ -224,7 +237,7 @@ __global__ void __launch_bounds__(WARPGROUP, 2) w4a16_gemm_wgmma_f16_kernel(
         // TODO(5): All warps are done with the slice before this one. Its slot gets the slice AHEAD of this one, if
         //   this split has it. (~2 lines)
         __syncthreads();
-        if (threadIdx.x == 0 && i + AHEAD < slices) load_slice(i + AHEAD);
+        if (threadIdx.x == 0 && i + AHEAD<ROWS> < slices) load_slice(i + AHEAD<ROWS>);
         // END TODO(5)
     }
     wgmma_wait<0>();
@@ -232,13 +245,13 @@ __global__ void __launch_bounds__(WARPGROUP, 2) w4a16_gemm_wgmma_f16_kernel(
     if (tile >= tiles) return;
     const int N = tiles * TILE_N;
 #pragma unroll
-    for (int j = 0; j < WORDS; ++j) {
+    for (int j = 0; j < OWN_WORDS; ++j) {
 #pragma unroll
         for (int e = 0; e < ROWS / 2; ++e) {
             int row = 0, col = 0;
             // TODO(6): The place of this lane's sum e in y. Rows of the product are columns of y. (~2 lines)
             row = e / 4 * 8 + lane_id % 4 * 2 + e % 2;
-            col = tile * TILE_N + j * 16 + e / 2 % 2 * 8 + lane_id / 4;
+            col = tile * TILE_N + (warpgroup * OWN_WORDS + j) * WORD_N + e / 2 % 2 * 8 + lane_id / 4;
             // END TODO(6)
             if (row >= T) continue;
             const int64_t at = int64_t{row} * N + col;
@@ -276,8 +289,7 @@ void launch(
     // More than 48 KB must be requested.
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Ring<ROWS>));
     const int blocks = ((tiles - 1) / WARPS + 1) * splits;
-    kernel<<<blocks, WARPGROUP, sizeof(Ring<ROWS>), stream>>>(
-        x_map, q_map, s_map, y, partial, T, tiles, groups, splits);
+    kernel<<<blocks, THREADS, sizeof(Ring<ROWS>), stream>>>(x_map, q_map, s_map, y, partial, T, tiles, groups, splits);
 }
 
 KATA_EXPORT void w4a16_gemm_wgmma_f16(

@@ -12,7 +12,7 @@
 
 constexpr int THREADS = 128;
 constexpr int WARP_SIZE = 32;
-constexpr int ROWS = 4;                                 // per warp: each vector of x serves all of them
+constexpr int ROWS = 8;                                 // per warp: each vector of x serves all of them
 constexpr int BLOCK_ROWS = THREADS / WARP_SIZE * ROWS;  // per block
 constexpr int VEC = 32;                                 // weights in one load of 16 bytes
 constexpr int GROUP = 128;                              // weights that share a scale
@@ -107,15 +107,11 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) w4a16_gemv_mma_f16_kernel
     // Offsets into q are 64-bit: M and K fit int, their product may not.
     const int64_t row = int64_t{blockIdx.x} * BLOCK_ROWS + threadIdx.x / WARP_SIZE * ROWS;
     if (row >= M) return;
-    // A warp whose last rows lie past M loads the last row of q in their place, and does not store their sums.
-    const int* q_row[ROWS];
-    const half* s_row[ROWS];
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-        const int64_t from = row + r < M ? row + r : M - 1;
-        q_row[r] = q + from * (K / 8);
-        s_row[r] = s + from * groups;
-    }
+    // A warp whose last rows lie past M loads the last row of q in their place, and does not store their sums. Row r
+    // begins min(r, last) rows after the warp's first: ROWS * K / 8 fits int.
+    const int last = static_cast<int>(min(int64_t{ROWS - 1}, M - 1 - row));
+    const int* q_warp = q + row * (K / 8);
+    const half* s_warp = s + row * groups;
     const int group_of_lane = lane_id / GROUP_LANES;
     bool on_diagonal = false;
     int place = 0;
@@ -126,19 +122,21 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) w4a16_gemv_mma_f16_kernel
     // END TODO(3)
     float sum[ROWS] = {};
     for (int begin = 0; begin < K; begin += WARP_SIZE * VEC) {
+        // All 32 lanes multiply. Those past the end of the row load its last columns, and have zeros in place of x.
         const int k = begin + lane_id * VEC;
-        // Lanes past the end of the row have zeros: all 32 multiply.
-        uint4 q_rmem[ROWS] = {};
-        half s_rmem[ROWS] = {};
-        uint4 x8_rmem[VEC / 8] = {};
-        if (k < K) {
+        const int at = min(k, K - VEC);
+        uint4 q_rmem[ROWS];
+        half s_rmem[ROWS];
+        uint4 x8_rmem[VEC / 8];
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r) {
-                q_rmem[r] = __ldcs(reinterpret_cast<const uint4*>(q_row[r] + k / 8));
-                s_rmem[r] = s_row[r][k / GROUP];
-            }
+        for (int r = 0; r < ROWS; ++r) {
+            q_rmem[r] = __ldcs(reinterpret_cast<const uint4*>(q_warp + min(r, last) * (K / 8) + at / 8));
+            s_rmem[r] = s_warp[min(r, last) * groups + at / GROUP];
+        }
 #pragma unroll
-            for (int i = 0; i < VEC / 8; ++i) x8_rmem[i] = *reinterpret_cast<const uint4*>(x + k + 8 * i);
+        for (int i = 0; i < VEC / 8; ++i) {
+            x8_rmem[i] = *reinterpret_cast<const uint4*>(x + at + 8 * i);
+            if (k >= K) x8_rmem[i] = uint4{};
         }
         half2 x_rmem[VEC / 8][4];
 #pragma unroll
