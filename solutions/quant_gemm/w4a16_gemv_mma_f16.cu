@@ -107,9 +107,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) w4a16_gemv_mma_f16_kernel
     // Offsets into q are 64-bit: M and K fit int, their product may not.
     const int64_t row = int64_t{blockIdx.x} * BLOCK_ROWS + threadIdx.x / WARP_SIZE * ROWS;
     if (row >= M) return;
-    // A warp whose last rows lie past M loads the last row of q in their place, and does not store their sums. Row r
-    // begins min(r, last) rows after the warp's first: ROWS * K / 8 fits int.
-    const int last = static_cast<int>(min(int64_t{ROWS - 1}, M - 1 - row));
+    const int last = static_cast<int>(min(int64_t{ROWS - 1}, M - 1 - row));  // of the warp's rows
     const int* q_warp = q + row * (K / 8);
     const half* s_warp = s + row * groups;
     const int group_of_lane = lane_id / GROUP_LANES;
@@ -128,10 +126,14 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) w4a16_gemv_mma_f16_kernel
         uint4 q_rmem[ROWS];
         half s_rmem[ROWS];
         uint4 x8_rmem[VEC / 8];
+        const int* q_from = q_warp + at / 8;
+        const half* s_from = s_warp + at / GROUP;
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
-            q_rmem[r] = __ldcs(reinterpret_cast<const uint4*>(q_warp + min(r, last) * (K / 8) + at / 8));
-            s_rmem[r] = s_warp[min(r, last) * groups + at / GROUP];
+            q_rmem[r] = __ldcs(reinterpret_cast<const uint4*>(q_from));
+            s_rmem[r] = *s_from;
+            // A warp whose last rows lie past M loads the last row again, and does not store their sums.
+            if (r < last) q_from += K / 8, s_from += groups;
         }
 #pragma unroll
         for (int i = 0; i < VEC / 8; ++i) {
