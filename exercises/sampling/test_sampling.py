@@ -351,6 +351,7 @@ RADIX_SELECT = replace(
         k_shape(1, 12_289, 1000),
         k_shape(1, 20_481, 2048),
         k_shape(1, 65_537, 1000),
+        k_shape(1, 20_480, 2048),
     ),
     large=(k_shape(257, 8192, 2048), k_shape(1031, 10_007, 31), k_shape(3, 1_000_003, 2048), k_shape(2, 5_000_011, 1)),
     work=lambda sizes: sizes["rows"] * (400_000 + 40 * sizes["cols"]),
