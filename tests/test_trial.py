@@ -103,6 +103,8 @@ MISTAKES = [
     ("w4a16_gemv_f16", 1, "(-64.0f - 8.0f)", "(-8.0f)", ("nibble 1", "pairs[1]")),
     ("w4a16_gemv_f16", 1, "word >> (4 * i)", "word >> i", ("nibble 2", "pairs[2]")),
     ("w4a16_gemm_f16", 1, "scales[p / 2]", "scales[p % 2]", ("scales 2 and 0.5", "W[0][1]", "nibble 1")),
+    ("w4a16_gemv_mma_f16", 1, "x8.x, x8.z, 0x7632", "x8.x, x8.y, 0x7632", ("pairs[1]", "x[5]")),
+    ("w4a16_gemm_wgmma_f16", 2, "W[p % 2 * 2 + p / 2]", "W[p]", ("scales 2 and 0.5", "W[1]", "nibble 2")),
 ]  # fmt: skip
 
 

@@ -818,7 +818,9 @@ FP8 = Spec(
 SPECS = {
     "w8a16_gemv_f16": W8,
     "w4a16_gemv_f16": W4,
+    "w4a16_gemv_mma_f16": W4,
     "w4a16_gemm_f16": W4_GEMM,
+    "w4a16_gemm_wgmma_f16": W4_GEMM,
     "w8a8_gemm_i8": W8A8,
     "fp8_block_gemm": FP8,
 }

@@ -1,4 +1,5 @@
-"""Trials of single TODOs: bytes and nibbles of a word as halves, and the fragments that a packed word holds."""
+"""Trials of single TODOs: bytes and nibbles of a word as halves, pairs of x, and the fragments that a packed word
+holds."""
 
 from __future__ import annotations
 
@@ -140,6 +141,64 @@ def some_fragments(arrays: Mapping[str, ndarray]) -> list[str]:
     return [f"W[{p // 2}][{p % 2}]  {got[2 * p]:>6g} {got[2 * p + 1]:>6g}" for p in range(4)]
 
 
+OPERAND = FRAGMENTS.replace("uint32_t W[2][2]", "uint32_t W[4]").replace("W[i / 2][i % 2]", "W[i]")
+PAIR_OF_REGISTER = (0, 2, 1, 3)  # both columns at the first k, then both at the k eight further
+
+
+def right_operand() -> list[float]:
+    right = right_fragments()
+    return [right[2 * p + odd] for p in PAIR_OF_REGISTER for odd in range(2)]
+
+
+def operand(arrays: Mapping[str, ndarray]) -> str:
+    for place, (got, right) in enumerate(zip(arrays["weights"].ravel().tolist(), right_operand(), strict=True)):
+        if got != right:
+            register, odd = place // 2, place % 2
+            nibble = PAIR_OF_REGISTER[register] + 4 * odd
+            return (
+                f"word 0x87654321, scales 2 and 0.5: half {odd} of W[{register}] is nibble {nibble}, which is "
+                f"{nibble + 1}. So it must be {right:g}. It is {got:g}."
+            )
+    return ""
+
+
+def some_operand(arrays: Mapping[str, ndarray]) -> list[str]:
+    got = arrays["weights"].ravel().tolist()
+    return [f"W[{i}]  {got[2 * i]:>6g} {got[2 * i + 1]:>6g}" for i in range(4)]
+
+
+PAIRS = """
+__global__ void trial_kernel(float* elements) {
+    alignas(uint4) half x[8];
+    for (int i = 0; i < 8; ++i) x[i] = __float2half(static_cast<float>(i));
+    half2 pairs[4];
+    pair_up(pairs, reinterpret_cast<const uint4&>(x));
+    for (int i = 0; i < 4; ++i) {
+        elements[2 * i] = __low2float(pairs[i]);
+        elements[2 * i + 1] = __high2float(pairs[i]);
+    }
+}
+
+KATA_EXPORT void trial(float* elements, int n, cudaStream_t stream) {
+    trial_kernel<<<1, 1, 0, stream>>>(elements);
+}
+"""
+
+
+def paired(arrays: Mapping[str, ndarray]) -> str:
+    for place, got in enumerate(arrays["elements"].ravel().tolist()):
+        pair, odd = place // 2, place % 2
+        right = pair + 4 * odd
+        if got != right:
+            return f"x is 0 to 7: half {odd} of pairs[{pair}] must be x[{right}]. It is {got:g}."
+    return ""
+
+
+def some_pairs(arrays: Mapping[str, ndarray]) -> list[str]:
+    got = arrays["elements"].ravel().tolist()
+    return ["x is 0 to 7", *(f"pairs[{i}]  {got[2 * i]:>6g} {got[2 * i + 1]:>6g}" for i in range(4))]
+
+
 TRIES = (
     Trial(
         katas=("w8a16_gemv_f16",),
@@ -167,5 +226,23 @@ TRIES = (
         outputs=(Tensor("weights", (8,), "f32"),),
         judge=fragments,
         picture=some_fragments,
+    ),
+    Trial(
+        katas=("w4a16_gemv_mma_f16",),
+        todos=(1,),
+        about="eight elements of x become pairs in the order of the nibbles",
+        code=PAIRS,
+        outputs=(Tensor("elements", (8,), "f32"),),
+        judge=paired,
+        picture=some_pairs,
+    ),
+    Trial(
+        katas=("w4a16_gemm_wgmma_f16",),
+        todos=(2,),
+        about="a word of packed weights becomes a lane's part of operand a",
+        code=OPERAND,
+        outputs=(Tensor("weights", (8,), "f32"),),
+        judge=operand,
+        picture=some_operand,
     ),
 )

@@ -284,6 +284,13 @@ def next_digit(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return values * rng.choice(shape, (1.0, -1.0))
 
 
+def late(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    """-inf, but for some of the last 40 columns: the k-th of all columns before them is -inf."""
+    drawn = rng.choice(shape, (-inf,))
+    drawn[:, -40:] = rng.choice(drawn[:, -40:].shape, (-inf, 1.0, 2.0))
+    return drawn
+
+
 RADIX_SELECT = replace(
     TOPK,
     computes="kth = the k-th largest value of each row; idx = the columns of its k largest, rising",
@@ -299,6 +306,7 @@ RADIX_SELECT = replace(
         InputKind("two values", few(-1.0, 2.0)),
         InputKind("zeros", few(0.0, -0.0, -1.0)),
         InputKind("minus infinity", few(-inf, -inf, 1.0)),
+        InputKind("numbers after minus infinity", late),
         InputKind("last 8 bits", nearly_equal),
         InputKind("few digits", next_digit),
         InputKind("rising", rising),
@@ -343,6 +351,7 @@ RADIX_SELECT = replace(
         k_shape(1, 12_289, 1000),
         k_shape(1, 20_481, 2048),
         k_shape(1, 65_537, 1000),
+        k_shape(1, 20_480, 2048),
     ),
     large=(k_shape(257, 8192, 2048), k_shape(1031, 10_007, 31), k_shape(3, 1_000_003, 2048), k_shape(2, 5_000_011, 1)),
     work=lambda sizes: sizes["rows"] * (400_000 + 40 * sizes["cols"]),

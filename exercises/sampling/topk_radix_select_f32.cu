@@ -93,10 +93,15 @@ __device__ __forceinline__ int2 scan_warps(int count, int* counts) {
 }
 
 // global -> registers: the lane's elements of a tile. The first is at x_lane, and the row has `left` more columns.
+// Elements past the row are nan: no comparison with them is true.
 __device__ __forceinline__ void load_tile(const float* __restrict__ x_lane, int left, float (&x_rmem)[ITEMS]) {
+    if (left > (ITEMS - 1) * WARP_SIZE) {
 #pragma unroll
-    for (int i = 0; i < ITEMS; ++i)
-        if (i * WARP_SIZE < left) x_rmem[i] = x_lane[i * WARP_SIZE];
+        for (int i = 0; i < ITEMS; ++i) x_rmem[i] = x_lane[i * WARP_SIZE];
+    } else {
+#pragma unroll
+        for (int i = 0; i < ITEMS; ++i) x_rmem[i] = i * WARP_SIZE < left ? x_lane[i * WARP_SIZE] : NAN;
+    }
 }
 
 // Keeps the k largest of the list's `size` elements, at least k, in their order; of those that equal the k-th the first
@@ -140,28 +145,29 @@ __global__ void __launch_bounds__(THREADS, 2) topk_radix_select_f32_kernel(
     const float* x_row = x + static_cast<int64_t>(blockIdx.x) * cols;
     float x_rmem[ITEMS];
     load_tile(x_row + lane_first, cols - lane_first, x_rmem);
-    uint32_t least = 0;  // the rank of the k-th so far: what an element must exceed
-    int size = 0;        // of the list
+    float least = -INFINITY;  // what an element must have at least: the next value above the k-th so far
+    int size = 0;             // of the list
     int turn = 0;
     for (int64_t begin = 0; begin < cols; begin += TILE) {
-        const int left = static_cast<int>(cols - begin) - lane_first;  // columns from this lane's first on
-        uint32_t ranks[ITEMS];
+        float tile_rmem[ITEMS];
 #pragma unroll
-        for (int i = 0; i < ITEMS; ++i) ranks[i] = i * WARP_SIZE < left ? rank_of(x_rmem[i]) : 0;
+        for (int i = 0; i < ITEMS; ++i) tile_rmem[i] = x_rmem[i];
         // The next tile is loaded while this one is compared.
+        const int left = static_cast<int>(cols - begin) - lane_first;  // columns from this lane's first on
         load_tile(x_row + begin + TILE + lane_first, left - TILE, x_rmem);
-        // TODO(4): Append the elements of the tile that exceed least to the list, in the order of columns. If they are
-        //   more than fit, keep the k largest of the list and look again. (~20 lines)
+        // TODO(4): Append the elements of the tile that are at least `least` to the list, in the order of columns. If
+        //   they are more than fit, keep the k largest of the list and look again. The next value above the k-th is
+        //   that of the next rank. Few elements are appended, and only these need a rank. (~23 lines)
         // END TODO(4)
     }
+    uint32_t kth_rank = 0;  // fewer than k elements have no k-th
     if (size >= k) {
-        least = keep_k(smem, size, k);
+        kth_rank = keep_k(smem, size, k);
         size = k;
     } else {
-        least = 0;        // fewer than k elements have no k-th
         __syncthreads();  // threads store columns that others appended
     }
-    if (tid == 0) kth[blockIdx.x] = value_of(least);
+    if (tid == 0) kth[blockIdx.x] = value_of(kth_rank);
     for (int i = tid; i < k; i += THREADS)
         idx[static_cast<int64_t>(blockIdx.x) * k + i] = i < size ? smem.list[i].col : -1;
 }

@@ -2,7 +2,7 @@
 
 scan_warp_i32, scan_block_*: each row by itself.
 
-scan_three_kernels_i32, scan_chained_i32, scan_lookback_i32: one array of any length n >= 0.
+scan_three_kernels_i32, scan_chained_i32, scan_lookback_i32, scan_lookback_ahead_i32: one array of any length n >= 0.
 
 scan_*: all values keep every partial sum of the array within 32 bits, so the answer is exact.
 
@@ -418,6 +418,7 @@ SPECS = {
     "scan_block_coarse_i32": LONG_ROWS,
     "scan_chained_i32": CHAINED,
     "scan_lookback_i32": LOOKBACK,
+    "scan_lookback_ahead_i32": LOOKBACK,
     "partition_lookback_i32": PARTITION,
     "scan_segmented_i32": SEGMENTED,
 }

@@ -4,7 +4,7 @@
 // Shapes     x: [n] i32, contiguous, y: [n] i32, count: [1] i32, how many elements are > 0, any n >= 0
 // Technique  ballots rank the elements of a tile; look-back counts those > 0 in all tiles before; the tile waits for
 //            that in shared memory, in order, so that its two runs leave coalesced
-// New        over scan_lookback_i32: what is scanned is 0 or 1 per element, and it says where the element goes
+// New        over scan_lookback_ahead_i32: what is scanned is 0 or 1 per element, and it says where the element goes
 // Bound      memory bandwidth
 #include "kata.cuh"
 #include <algorithm>

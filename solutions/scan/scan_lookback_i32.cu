@@ -2,28 +2,25 @@
 //
 // Shapes     x: [n] i32, contiguous, 16-byte aligned base, y: [n] i32, 16-byte aligned base, any n >= 0, sums fit 32
 //            bits
-// Technique  a tile publishes its sum at once; a warp adds the sums of the tiles before it, 32 at a time, until one of
-//            them has published its prefix (decoupled look-back). Between the two, its block loads the next tile and
-//            publishes that one's sum: most sums are there before a warp asks for them
+// Technique  a tile publishes its sum at once; a warp then adds the sums of the tiles before it, 32 at a time, until
+//            one of them has published its prefix (decoupled look-back)
 // New        over scan_chained_i32: a tile waits for the sums of its predecessors, which they know before their
 //            prefixes
 // Bound      memory bandwidth
 #include "kata.cuh"
-#include <algorithm>
 #include <cuda/atomic>
 
-constexpr int THREADS = 448;
-constexpr int BLOCKS_PER_SM = 2;  // each has two tiles in registers: allows 72 per thread
+constexpr int THREADS = 256;
 constexpr int WARP_SIZE = 32;
 constexpr int WARPS = THREADS / WARP_SIZE;
 constexpr int VEC = 4;                    // consecutive elements of a lane
 constexpr int CHUNK = WARP_SIZE * VEC;    // consecutive elements of a warp, VEC per lane
-constexpr int CHUNKS = 6;                 // of a warp, one after the other
+constexpr int CHUNKS = 8;                 // of a warp, one after the other
 constexpr int PER_WARP = CHUNKS * CHUNK;  // consecutive elements of a warp
 constexpr int TILE = WARPS * PER_WARP;    // elements of a block
 constexpr unsigned FULL_MASK = 0xffffffff;
-// A poll of a state delays the stores that it waits for.
-constexpr unsigned FIRST_POLL_NS = 500;
+// A poll of a state delays the stores that it waits for. So a warp does not ask before most tiles can have an answer.
+constexpr unsigned FIRST_POLL_NS = 3000;
 constexpr unsigned NEXT_POLL_NS = 500;
 static_assert(THREADS % WARP_SIZE == 0, "shuffles name all 32 lanes, so every warp must be whole");
 static_assert(WARPS <= WARP_SIZE, "one warp scans the sums of all warps");
@@ -106,8 +103,12 @@ __device__ __forceinline__ void store_tile(int* y_tile, const int (&from_rmem)[C
     }
 }
 
-// Makes sums[c][j] the sum over the warp's elements up to this one. All 32 lanes must call it together.
-__device__ __forceinline__ void scan_chunks(int (&sums)[CHUNKS][VEC]) {
+// Makes sums[c][j] the sum over the tile's elements up to this one. Returns the tile's sum, in every thread. All
+// threads must call it together, once.
+__device__ __forceinline__ int scan_tile(int (&sums)[CHUNKS][VEC]) {
+    __shared__ int warp_sums_smem[WARPS];
+    const int warp_id = threadIdx.x / WARP_SIZE;
+    const int lane_id = threadIdx.x % WARP_SIZE;
     int carry = 0;  // the sum of the warp's chunks so far
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c) {
@@ -119,30 +120,15 @@ __device__ __forceinline__ void scan_chunks(int (&sums)[CHUNKS][VEC]) {
         for (int j = 0; j < VEC; ++j) sums[c][j] += before;
         carry += __shfl_sync(FULL_MASK, end, WARP_SIZE - 1);
     }
-}
-
-// The sum of a tile, and of those of its elements that precede the calling thread's warp.
-struct TileSum {
-    int all;
-    int warp_before;
-};
-
-// These sums for the tile whose elements are x_rmem. A barrier is within: all threads of the block must call it
-// together.
-__device__ __forceinline__ TileSum sum_tile(const int (&x_rmem)[CHUNKS][VEC]) {
-    __shared__ int warp_sums_smem[WARPS];
-    const int warp_id = threadIdx.x / WARP_SIZE;
-    const int lane_id = threadIdx.x % WARP_SIZE;
-    int sum = 0;
+    if (lane_id == 0) warp_sums_smem[warp_id] = carry;
+    __syncthreads();  // every warp reads what all warps wrote
+    const int warp_ends = warp_scan(lane_id < WARPS ? warp_sums_smem[lane_id] : 0);
+    const int warp_before = __shfl_sync(FULL_MASK, warp_ends, warp_id) - carry;
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c)
 #pragma unroll
-        for (int j = 0; j < VEC; ++j) sum += x_rmem[c][j];
-    sum = warp_reduce_sum(sum);
-    if (lane_id == 0) warp_sums_smem[warp_id] = sum;
-    __syncthreads();  // every warp reads what all warps wrote
-    const int ends = warp_scan(lane_id < WARPS ? warp_sums_smem[lane_id] : 0);
-    return {__shfl_sync(FULL_MASK, ends, WARPS - 1), __shfl_sync(FULL_MASK, ends, warp_id) - sum};
+        for (int j = 0; j < VEC; ++j) sums[c][j] += warp_before;
+    return __shfl_sync(FULL_MASK, warp_ends, WARPS - 1);
 }
 
 // The sum of all tiles before `tile`, in every lane of the warp. All 32 lanes must call it together.
@@ -175,66 +161,42 @@ __device__ __forceinline__ int look_back(State* states, int tile) {
     return sum;
 }
 
-__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM) scan_lookback_i32_kernel(
-    const int* __restrict__ x, int* __restrict__ y, State* states, unsigned* next_tile, int n, int tiles) {
-    __shared__ int next_smem, before_smem;
+__global__ void __launch_bounds__(THREADS) scan_lookback_i32_kernel(
+    const int* __restrict__ x, int* __restrict__ y, State* states, unsigned* next_tile, int n) {
+    __shared__ int tile_smem, before_smem;
     const int tid = threadIdx.x;
-    // Blocks draw the numbers of their tiles: a tile waits only for tiles whose blocks run already.
-    if (tid == 0) next_smem = atomicAdd(next_tile, 1);
-    int tile = -1;  // the tile that lacks its prefix, none at first
-    TileSum sum = {0, 0};
-    int sums[CHUNKS][VEC] = {};
-    while (true) {
-        __syncthreads();  // all threads read the number of the next tile
-        const int next = next_smem;
-        TileSum next_sum = {0, 0};
-        int next_rmem[CHUNKS][VEC] = {};
-        if (next < tiles) load_tile(next_rmem, x + next * TILE, n - next * TILE);
-        scan_chunks(sums);  // until the loads arrive
-        if (next < tiles) next_sum = sum_tile(next_rmem);
-        if (tid < WARP_SIZE) {
-            // TODO(3): Publish the next tile's sum before this warp looks back for `tile`, and the prefix of `tile`, if
-            //   there is one, as soon as it is known. The block finds the sum of all tiles before `tile` in
-            //   before_smem. (~9 lines)
-            if (tid == 0 && next < tiles)
-                StateRef(states[next]).store(pack_state(SUM, next_sum.all), cuda::memory_order_relaxed);
-            if (tile >= 0) {
-                const int before = look_back(states, tile);
-                if (tid == 0) {
-                    StateRef(states[tile]).store(pack_state(PREFIX, before + sum.all), cuda::memory_order_relaxed);
-                    before_smem = before;
-                }
-            }
-            // END TODO(3)
+    // Blocks take tiles in the order in which they start: a tile waits only for tiles whose blocks run already.
+    if (tid == 0) tile_smem = atomicAdd(next_tile, 1);
+    __syncthreads();  // all threads read the tile
+    const int tile = tile_smem;
+    const int first = tile * TILE;
+    int sums[CHUNKS][VEC];
+    load_tile(sums, x + first, n - first);
+    const int tile_sum = scan_tile(sums);
+    if (tid < WARP_SIZE) {
+        // TODO(3): Publish the tile's sum before this warp looks back, and the tile's prefix as soon as it is known.
+        //   The block finds the sum of all tiles before this one in before_smem. (~6 lines)
+        if (tid == 0) StateRef(states[tile]).store(pack_state(SUM, tile_sum), cuda::memory_order_relaxed);
+        const int before = look_back(states, tile);
+        if (tid == 0) {
+            StateRef(states[tile]).store(pack_state(PREFIX, before + tile_sum), cuda::memory_order_relaxed);
+            before_smem = before;
         }
-        int drawn = 0;  // arrives while this tile is stored
-        if (tid == 0) drawn = atomicAdd(next_tile, 1);
-        __syncthreads();  // one warp has looked back for all; all threads have the number of the next tile
-        if (tile >= 0) store_tile(y + tile * TILE, sums, before_smem + sum.warp_before, n - tile * TILE);
-        if (next >= tiles) return;
-        if (tid == 0) next_smem = drawn;
-        tile = next;
-        sum = next_sum;
-#pragma unroll
-        for (int c = 0; c < CHUNKS; ++c)
-#pragma unroll
-            for (int j = 0; j < VEC; ++j) sums[c][j] = next_rmem[c][j];
+        // END TODO(3)
     }
+    __syncthreads();  // one warp has looked back for all
+    store_tile(y + first, sums, before_smem, n - first);
 }
 
 KATA_EXPORT void scan_lookback_i32(const int* x, int* y, int n, cudaStream_t stream) {
     if (n == 0) return;  // a grid of no blocks is an invalid launch
     const int tiles = (n - 1) / TILE + 1;
-    int device = 0, sms = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
     // One state per tile, and after them the number of the next tile.
     State* states = nullptr;
     cudaMallocAsync(&states, (tiles + 1) * sizeof(State), stream);
     // Nothing is known of any tile, and none is taken.
     cudaMemsetAsync(states, 0, (tiles + 1) * sizeof(State), stream);
     unsigned* next_tile = reinterpret_cast<unsigned*>(states + tiles);
-    const int blocks = std::min(tiles, sms * BLOCKS_PER_SM);  // as many as run at the same time
-    scan_lookback_i32_kernel<<<blocks, THREADS, 0, stream>>>(x, y, states, next_tile, n, tiles);
+    scan_lookback_i32_kernel<<<tiles, THREADS, 0, stream>>>(x, y, states, next_tile, n);
     cudaFreeAsync(states, stream);
 }
