@@ -24,7 +24,7 @@ from grader.content.dtype import DTYPES
 from grader.content.source_file import Source, source_of
 from grader.content.spec import Accumulated, Exact, InputKind, Size, Sizes, Spec, Tensor, integers, load_spec, normal
 from grader.devices import Buffer, Call, Finding, Outcome, Rows, TimingRequest, TimingResult
-from grader.devices.contents import JUDGED, REPLACED, UNTIMED, chosen, negated, number_of, replaced, rotation
+from grader.devices.contents import JUDGED, JUDGED_BESIDE, REPLACED, UNTIMED, chosen, negated, number_of, replaced, rotation
 from grader.devices.counters import Launch
 from grader.devices.gpu import timing as timing_module
 from grader.devices.gpu.ptx import DIFFER, NEGATE, REPLACE, SPIN, UNROLL, UNWRITTEN, read_ptx
@@ -131,7 +131,7 @@ class Clock(Sandbox):
             return Outcome(outputs=outputs, unwritten=unwritten)
         self.requests.append(request)
         times = tuple((self.ratios[i % len(self.ratios)], 1.0) for i in range(request.pairs))
-        judged = sorted(chosen(request.secret, request.pairs))
+        judged = sorted(chosen(request.secret, request.pairs, request.judged))
         rows = request.rows or [None] * len(judged)
         back = [coming_back(call, part, self.answers(call, i)) for i, part in zip(judged, rows, strict=True)]
         given = [(i, outputs) for i, (outputs, _) in zip(judged, back, strict=True)]
@@ -505,12 +505,13 @@ def test_answers_to_judged_calls_are_worked_out_ahead(count: int, monkeypatch: p
         Case, "in_call", lambda case, secret, call: worked_out.append(call) or before(case, secret, call)
     )
     prepare_measure(large, SPEC, GPU, None, ahead, lambda: True)
-    assert len(worked_out) == 2 * JUDGED
+    assert len(worked_out) == JUDGED + JUDGED_BESIDE
     sandbox = Clock([0.9])
     settle = measure(large, SPEC, sandbox, gpu=GPU, ahead=ahead)
-    assert settle().passed and len(worked_out) == 2 * JUDGED
+    assert settle().passed and len(worked_out) == JUDGED + JUDGED_BESIDE
     assert [request.baseline for request in sandbox.requests] == ["copy", "read"]
-    assert measure(large, SPEC, sandbox, gpu=GPU, ahead=ahead)().passed and len(worked_out) == 4 * JUDGED
+    assert measure(large, SPEC, sandbox, gpu=GPU, ahead=ahead)().passed
+    assert len(worked_out) == 2 * (JUDGED + JUDGED_BESIDE)
     assert len({request.secret for request in sandbox.requests}) == 4
 
 

@@ -116,7 +116,7 @@ class TimingRequest:
     ``secret`` and the number of the call say: see grader/devices/contents.py. ``replaced`` names the inputs that also
     get other values, ``negated`` those that get other signs. ``noise`` is the number of pairs of the noise check, in
     which the baseline is timed beside itself. ``rows`` are those that come back of each answer that is judged, where
-    outputs are large; empty: all of them.
+    outputs are large; empty: all of them. So many answers are ``judged``.
     """
 
     kata: str
@@ -126,9 +126,21 @@ class TimingRequest:
     replaced: tuple[str, ...] = ()
     negated: tuple[str, ...] = ()
     pairs: int = 21
+    judged: int = 3
     noise: int = 0
     spec: str | None = None
     rows: tuple[Rows, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A baseline of a spec that will be timed, and the name, dtype and shape of each tensor that it gets. It is run once
+    while there is time, so that what it loads and chooses at its first run is there."""
+
+    kata: str
+    baseline: str
+    spec: str
+    tensors: tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
 WARM_UP_S = 0.3  # of a timing run, before anything that counts: by then the GPU must be its own

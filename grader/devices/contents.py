@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ROTATION_BYTES, ROTATIONS = 256, 4096  # an input is rotated by a multiple of so many bytes, and by less than so many
 REPLACED = 256  # values of an input, one in each of as many parts of it
 JUDGED = 3  # timed answers of a timing run that are compared with the reference
+JUDGED_BESIDE = 1  # the same beside a baseline that is not graded
 UNTIMED = 1 << 32  # the number of the first call of a timing run that is not timed; timed calls count from 0
 DIFFERENT = 3  # large timed answers that come back because an untimed call gave other bits
 
@@ -63,6 +64,6 @@ def negated(number: int, elements: int) -> tuple[int, int]:
     return first % (half + 1), half + last % (elements - half + 1)
 
 
-def chosen(secret: int, calls: int) -> frozenset[int]:
+def chosen(secret: int, calls: int, most: int = JUDGED) -> frozenset[int]:
     """Which of so many timed calls are judged."""
-    return frozenset(Random(secret).sample(range(calls), min(JUDGED, calls)))
+    return frozenset(Random(secret).sample(range(calls), min(most, calls)))

@@ -7,6 +7,7 @@ free for others.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import secrets
@@ -26,8 +27,8 @@ from grader.content.catalog import Kata, Threshold
 from grader.content.dtype import Dtype
 from grader.content.formulas import one_by_one, side_by_side
 from grader.content.spec import Spec
-from grader.devices import Contents, Limits, Outcome, Outputs, Rows, TimingRequest, TimingResult
-from grader.devices.contents import DIFFERENT, JUDGED, chosen
+from grader.devices import Contents, Limits, Outcome, Outputs, Rehearsal, Rows, TimingRequest, TimingResult
+from grader.devices.contents import DIFFERENT, JUDGED, JUDGED_BESIDE, chosen
 from grader.devices.drift import drifted, ends
 from grader.judge.case import Case, CaseKey, Expected, Key
 from grader.judge.check import Explain, from_finding, judge, other_bits, verdict_at
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 LIMITS = Limits(seconds=120.0)  # of a timing run
 MEMORY_SHARE = 0.7  # of the card's, that a timing run may fill
+REHEARSAL_SHARE = 0.125  # that it may need where its baseline is tried beside the checks
 CONTEXT_BYTES = 1 << 30  # what CUDA and torch take for themselves
 
 # Pairs -> the ranks, counted from 1, between which the median of the population lies with at least 95 % probability
@@ -151,32 +153,33 @@ class Ahead:
         return self._answers.get_or_make((case.shape, secret, call), lambda: _in_rows(case.in_call(secret, call), rows))
 
 
-def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, go_on: Callable[[], bool]) -> None:
+def prepare(
+    kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, go_on: Callable[[], bool], *, beside: bool = False
+) -> None:
     """Draw the contents that ``measure`` will want, and work out its first answers, as long as it should go on: for a
-    thread that nvcc and the checks leave room. Several answers are worked out at once, as far as memory allows.
+    thread that nvcc and the checks leave room. Several answers are worked out at once, as far as memory allows;
+    ``beside`` other grades, fewer.
 
     Where ``measure`` comes first, it waits.
     """
     assert kata.speed is not None
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
-    runs = [(sizes, kata.speed.baseline, pairs or STAGES[0]) for sizes in shapes]
-    runs += [(sizes, name, NOISE_PAIRS) for name, sizes in product(kata.speed.also_compare, shapes)]
+    runs = [(sizes, kata.speed.baseline, pairs or STAGES[0], JUDGED) for sizes in shapes]
+    runs += [(sizes, name, NOISE_PAIRS, JUDGED_BESIDE) for name, sizes in product(kata.speed.also_compare, shapes)]
 
-    def work_out(case: Case, secret: int, nth: int, call: int) -> None:
-        with _AHEAD_AT_ONCE, one_by_one():
+    def work_out(sizes: Mapping[str, int], secret: int, nth: int, call: int) -> None:
+        with _AHEAD_AT_ONCE if beside else contextlib.nullcontext(), one_by_one():
             if go_on():
+                case = _case(kata, spec, sizes, spec.values[0].name)
                 ahead.answer(case, secret, call, _rows_of_judged(case, secret, nth))
 
     at_once = min(_fits(spec, sizes) for sizes in shapes)
     with ThreadPoolExecutor(min(at_once, JUDGED * len(runs))) as pool:
-        for sizes, baseline, count in runs:
-            if not go_on():
-                return
-            case = _case(kata, spec, sizes, spec.values[0].name)
-            assert case.negated is not None  # worked out once, before several threads ask
-            secret = ahead.secret(sizes, baseline, used=False)
-            for nth, call in enumerate(sorted(chosen(secret, count))):
-                pool.submit(work_out, case, secret, nth, call)
+        for nth in range(JUDGED):  # one of each shape first: contents of several shapes are drawn at a time
+            for sizes, baseline, count, judged in runs:
+                secret = ahead.secret(sizes, baseline, used=False)
+                for call in sorted(chosen(secret, count, judged))[nth : nth + 1]:
+                    pool.submit(work_out, sizes, secret, nth, call)
 
 
 def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
@@ -187,12 +190,36 @@ def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
     return max(1, min(len(os.sched_getaffinity(0)) // 2, fit))
 
 
-def prepare_exact(kata: Kata, spec: Spec, gpu: Gpu, go_on: Callable[[], bool]) -> None:
+def prepare_exact(kata: Kata, spec: Spec, gpu: Gpu, go_on: Callable[[], bool], *, beside: bool = False) -> None:
     """The same of the answers that ``inexact`` will want."""
     assert kata.speed is not None
-    for sizes in (fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes):
+    shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
+
+    def work_out(sizes: Mapping[str, int]) -> None:
         if go_on() and (case := _exact_case(kata, spec, sizes)):
             _expected_of(case, WHOLE, _rows(case, WHOLE))
+
+    at_once = 1 if beside else min(_fits(spec, sizes) for sizes in shapes)
+    with ThreadPoolExecutor(min(at_once, len(shapes))) as pool:
+        list(pool.map(work_out, shapes))
+
+
+def rehearsals(kata: Kata, spec: Spec, gpu: Gpu) -> tuple[Rehearsal, ...]:
+    """The baselines of ``measure`` that the spec has, on its shapes, as far as the card has room for them beside the
+    checks. Not those that follow indices or lengths: contents without a meaning could make them fail."""
+    assert kata.speed is not None
+    tensors = (*spec.inputs, *spec.written)
+    if not all(spec.dtype(tensor, kata).is_float for tensor in tensors):
+        return ()
+    shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
+    shapes = [sizes for sizes in shapes if _needed(kata, spec, sizes) <= REHEARSAL_SHARE * gpu.memory_bytes]
+    names = [name for name in (kata.speed.baseline, *kata.speed.also_compare) if name in spec.baselines]
+
+    def of(name: str, sizes: Mapping[str, int]) -> Rehearsal:
+        given = tuple((tensor.name, spec.dtype(tensor, kata).name, tensor.extent(sizes)) for tensor in tensors)
+        return Rehearsal(kata.name, name, str(kata.spec_path), given)
+
+    return tuple(of(name, sizes) for name, sizes in product(names, shapes))
 
 
 def threshold_of(kata: Kata, gpu: Gpu) -> Threshold | None:
@@ -272,7 +299,8 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
         return bad
     case = _case(kata, spec, track.sizes, spec.values[0].name)
     secret = track.ahead.secret(track.sizes, track.baseline, used=True)
-    rows = [_rows_of_judged(case, secret, nth) for nth in range(len(chosen(secret, pairs)))]
+    judged = JUDGED if track.graded else JUDGED_BESIDE
+    rows = [_rows_of_judged(case, secret, nth) for nth in range(len(chosen(secret, pairs, judged)))]
     request = TimingRequest(
         kata=kata.name,
         baseline=track.baseline,
@@ -281,6 +309,7 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
         replaced=case.replaced,
         negated=case.negated,
         pairs=pairs,
+        judged=judged,
         noise=noise,
         spec=str(kata.spec_path) if track.baseline in spec.baselines else None,
         rows=tuple(_coming_back(case, each) for each in rows if each is not None),
@@ -441,8 +470,8 @@ def _case(kata: Kata, spec: Spec, sizes: Mapping[str, int], values: str) -> Case
 WHOLE = "whole"  # the seed of the rows that are looked at of an answer that must be exact
 MOST_AHEAD = 32  # answers in rows of a timing run: some megabytes each
 MOST_WHOLE = 16
-# Answers that are worked out ahead at a time, for all grades together: each goes through hundreds of megabytes. More of
-# them would only wait for memory, and so would what is checked meanwhile.
+# Answers that are worked out ahead at a time, for all grades together where there are several: each goes through hundreds
+# of megabytes. More of them would only wait for memory, and so would what is checked meanwhile.
 _AHEAD_AT_ONCE = threading.Semaphore(max(2, len(os.sched_getaffinity(0)) // 4))
 # Hundreds of megabytes for each shape and kind of values. They have a share of the memory that is available.
 INPUT_SHARE, INPUT_BYTES = 16, 4 << 30
@@ -551,7 +580,7 @@ def _in_rows(case: Case, rows: ndarray | None) -> tuple[Expected, ...]:
 
 def _rows_of_judged(case: Case, secret: int, nth: int) -> ndarray | None:
     """The rows that are looked at of the nth answer of a timing run that is judged. Each has its share of the bands."""
-    return _rows(case, f"{secret} {nth}", nth)
+    return _rows(case, f"{secret} {nth}", (nth + secret) % JUDGED)
 
 
 def _coming_back(case: Case, rows: ndarray) -> Rows:

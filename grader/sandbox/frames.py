@@ -203,7 +203,7 @@ def _output_sizes(call: Call, rows: Rows | None) -> dict[str, int]:
 
 def _reply_bytes(call: Call) -> int:
     """What the large outputs take: in a timing run, the judged answers. Others, which are few, take the socket."""
-    parts = (call.timing.rows or [None] * JUDGED) if call.timing else [call.rows]
+    parts = (call.timing.rows or [None] * call.timing.judged) if call.timing else [call.rows]
     sizes = (size for rows in parts for size in _output_sizes(call, rows).values())
     return sum(_whole_pages(size) for size in sizes if size >= SHARED_BYTES)
 

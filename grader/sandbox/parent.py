@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import inf
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from grader.compile import unit
-from grader.devices import WARM_UP_S, Call, DeviceError, Finding, Limits, Outcome
+from grader.devices import WARM_UP_S, Call, DeviceError, Finding, Limits, Outcome, Rehearsal
 from grader.devices.counters import CallCounters, KernelCounters, KernelCoverage, Launch, Launched, Writer
 from grader.sandbox.child import CUT_OFF, SandboxError
 from grader.sandbox.frames import FrameError, Parent, read_header, write_header
@@ -70,11 +70,12 @@ class Program:
 class Sandbox:
     """One child process at a time, replaced after any error. ``start`` it early: a GPU's child is seconds in coming.
 
-    ``torch``: a baseline will need it. The child is then a fork of a process that has imported it.
+    ``torch``: a baseline will need it. The child is then a fork of a process that has imported it, and the first child
+    begins with the ``rehearsals``.
     """
 
-    def __init__(self, device: str, *, torch: bool = False) -> None:
-        self._device, self._torch = device, torch
+    def __init__(self, device: str, *, torch: bool = False, rehearsals: Sequence[Rehearsal] = ()) -> None:
+        self._device, self._torch, self._rehearsals = device, torch, rehearsals
         self._program: Program | None = None
         self._child: _Child | None = None
         self._seconds = 0.0  # that all calls took, as a Stopwatch counts them
@@ -96,7 +97,8 @@ class Sandbox:
     def start(self) -> _Child:
         """Start the child where there is none, without waiting until it is ready."""
         if self._child is None:
-            self._child = _Child(self._device, torch=self._torch)
+            self._child = _Child(self._device, torch=self._torch, rehearsals=self._rehearsals)
+            self._rehearsals = ()
             if self._program is not None:
                 self._child.load(self._program)
         return self._child
@@ -279,7 +281,7 @@ def _spawned(
 
 
 class _Child:
-    def __init__(self, device: str, *, torch: bool) -> None:
+    def __init__(self, device: str, *, torch: bool, rehearsals: Sequence[Rehearsal]) -> None:
         self._device = device
         self._memory_limit = 0
         self._memory_at_start: int | None = None  # known once the child is ready
@@ -295,12 +297,16 @@ class _Child:
             start = _TORCH.start if torch else _starter
             guarded = None if start is None else start(*about)
             self._process: subprocess.Popen[bytes] | Guarded = guarded or _spawned(*about)
+        self._say({"rehearse": [vars(each) for each in rehearsals]})
 
     def load(self, program: Program) -> None:
         self._memory_limit = program.memory_limit_bytes
         fields = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(program).items()}
+        self._say(fields)
+
+    def _say(self, header: Mapping[str, Any]) -> None:
         with contextlib.suppress(_ChildGone):  # the first call says what became of it
-            self._send(lambda: write_header(self._socket, fields))
+            self._send(lambda: write_header(self._socket, header))
 
     def ask(self, call: Call, before_s: float = 0.0) -> tuple[Outcome, bool]:
         """What became of the call, and whether the child is of no more use. ``before_s``: what earlier calls took."""

@@ -192,7 +192,7 @@ class Timing:
         noise = [(second, first) if pair % 2 else (first, second) for pair, (first, second) in enumerate(noise)]
         if self._request.pairs:
             self._clocks.clear()
-        judged = chosen(self._request.secret, self._request.pairs)
+        judged = chosen(self._request.secret, self._request.pairs, self._request.judged)
         times = [
             self._pair(launch, flipped=pair % 2 == 1, judged=pair in judged) for pair in range(self._request.pairs)
         ]
