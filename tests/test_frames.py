@@ -375,7 +375,7 @@ class Device:
         counters = CallCounters(len(late), len(os.listdir("/proc/self/fd")), 0)  # which stand for what they are not
         return Outcome({{wanted.name: bytes(given.data)[: len(wanted.data)]}}, counters=counters)
 
-child._OPENERS["sim"] = lambda: lambda program, paths: Device()
+child._OPENERS["sim"] = lambda rehearsals: lambda program, paths: Device()
 child.run_child(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
 """
 
