@@ -564,9 +564,7 @@ def _prepare_timing(request: Request, options: Options, checks: bool, at: _Progr
         if _timed(request.kata, options):
             while not begins and not first.wait(0.05) and at.goes_on():
                 pass
-            prepare_measure(
-                request.kata, request.spec, _present(gpu), options.pairs, ahead, at.goes_on, beside=beside
-            )
+            prepare_measure(request.kata, request.spec, _present(gpu), options.pairs, ahead, at.goes_on)
 
 
 def _explained(request: Request, options: Options, tell: Tell | None) -> Explain:

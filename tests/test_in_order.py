@@ -117,7 +117,7 @@ def test_what_is_wanted_last_is_worked_out_last(beside: bool, processors: int, m
     kata = next(kata for kata in load_catalog(ROOT).katas.values() if kata.level == "hard" and kata.speed)
     began, at = threading.Event(), pipeline._Progress()
     monkeypatch.setattr(pipeline, "find_gpu", lambda: GPU)
-    monkeypatch.setattr(pipeline, "prepare_measure", lambda *_, **__: began.set())
+    monkeypatch.setattr(pipeline, "prepare_measure", lambda *_: began.set())
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(processors)))
     request = Request(kata, load_spec(kata), source_of(kata.solution_path), Target("gpu", "sm_90a"))
     arguments = (request, Options(device="gpu", beside=beside), True, at, Ahead())

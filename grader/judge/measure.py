@@ -7,7 +7,6 @@ free for others.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import secrets
@@ -153,12 +152,9 @@ class Ahead:
         return self._answers.get_or_make((case.shape, secret, call), lambda: _in_rows(case.in_call(secret, call), rows))
 
 
-def prepare(
-    kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, go_on: Callable[[], bool], *, beside: bool = False
-) -> None:
+def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, go_on: Callable[[], bool]) -> None:
     """Draw the contents that ``measure`` will want, and work out its first answers, as long as it should go on: for a
-    thread that nvcc and the checks leave room. Several answers are worked out at once, as far as memory allows;
-    ``beside`` other grades, fewer.
+    thread that nvcc and the checks leave room. Several answers are worked out at once, as far as memory allows.
 
     Where ``measure`` comes first, it waits.
     """
@@ -168,7 +164,7 @@ def prepare(
     runs += [(sizes, name, NOISE_PAIRS, JUDGED_BESIDE) for name, sizes in product(kata.speed.also_compare, shapes)]
 
     def work_out(sizes: Mapping[str, int], secret: int, nth: int, call: int) -> None:
-        with _AHEAD_AT_ONCE if beside else contextlib.nullcontext(), one_by_one():
+        with _AHEAD_AT_ONCE, one_by_one():
             if go_on():
                 case = _case(kata, spec, sizes, spec.values[0].name)
                 ahead.answer(case, secret, call, _rows_of_judged(case, secret, nth))
@@ -199,8 +195,8 @@ def prepare_exact(kata: Kata, spec: Spec, gpu: Gpu, go_on: Callable[[], bool], *
         if go_on() and (case := _exact_case(kata, spec, sizes)):
             _expected_of(case, WHOLE, _rows(case, WHOLE))
 
-    at_once = 1 if beside else min(_fits(spec, sizes) for sizes in shapes)
-    with ThreadPoolExecutor(min(at_once, len(shapes))) as pool:
+    at_once = 1 if beside else min(EXACT_AT_ONCE, *(_fits(spec, sizes) for sizes in shapes))
+    with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(work_out, shapes))
 
 
@@ -470,8 +466,9 @@ def _case(kata: Kata, spec: Spec, sizes: Mapping[str, int], values: str) -> Case
 WHOLE = "whole"  # the seed of the rows that are looked at of an answer that must be exact
 MOST_AHEAD = 32  # answers in rows of a timing run: some megabytes each
 MOST_WHOLE = 16
-# Answers that are worked out ahead at a time, for all grades together where there are several: each goes through hundreds
-# of megabytes. More of them would only wait for memory, and so would what is checked meanwhile.
+EXACT_AT_ONCE = 2
+# Answers that are worked out ahead at a time, for all grades together: each goes through hundreds of megabytes. More of
+# them would only wait for memory and for the interpreter, and so would what is compiled and checked meanwhile.
 _AHEAD_AT_ONCE = threading.Semaphore(max(2, len(os.sched_getaffinity(0)) // 4))
 # Hundreds of megabytes for each shape and kind of values. They have a share of the memory that is available.
 INPUT_SHARE, INPUT_BYTES = 16, 4 << 30
