@@ -26,8 +26,8 @@ from grader.content.catalog import Kata, Threshold
 from grader.content.dtype import Dtype
 from grader.content.formulas import one_by_one, side_by_side
 from grader.content.spec import Spec
-from grader.devices import Contents, Limits, Outcome, Outputs, Rehearsal, Rows, TimingRequest, TimingResult
-from grader.devices.contents import DIFFERENT, JUDGED, JUDGED_BESIDE, chosen
+from grader.devices import Contents, Judged, Limits, Outcome, Outputs, Rehearsal, Rows, TimingRequest, TimingResult
+from grader.devices.contents import DIFFERENT, JUDGED, JUDGED_BESIDE, chosen, seed_of
 from grader.devices.drift import drifted, ends
 from grader.judge.case import Case, CaseKey, Expected, Key
 from grader.judge.check import Explain, from_finding, judge, other_bits, verdict_at
@@ -142,7 +142,7 @@ class Ahead:
         """The same until it is ``used``."""
         key = (tuple(sizes.items()), baseline)
         with self._lock:
-            found = self._secrets.setdefault(key, secrets.randbits(63))
+            found = self._secrets.setdefault(key, secrets.randbits(128))
             if used:
                 del self._secrets[key]
         return found
@@ -167,14 +167,14 @@ def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, g
         with _AHEAD_AT_ONCE, one_by_one():
             if go_on():
                 case = _case(kata, spec, sizes, spec.values[0].name)
-                ahead.answer(case, secret, call, _rows_of_judged(case, secret, nth))
+                ahead.answer(case, secret, call, _rows_of_judged(case, secret, call, nth))
 
     at_once = min(_fits(spec, sizes) for sizes in shapes)
     with ThreadPoolExecutor(min(at_once, JUDGED * len(runs))) as pool:
         for nth in range(JUDGED):  # one of each shape first: contents of several shapes are drawn at a time
             for sizes, baseline, count, judged in runs:
                 secret = ahead.secret(sizes, baseline, used=False)
-                for call in sorted(chosen(secret, count, judged))[nth : nth + 1]:
+                for call in chosen(secret, 0, count, judged)[nth : nth + 1]:
                     pool.submit(work_out, sizes, secret, nth, call)
 
 
@@ -295,28 +295,25 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
         return bad
     case = _case(kata, spec, track.sizes, spec.values[0].name)
     secret = track.ahead.secret(track.sizes, track.baseline, used=True)
-    judged = JUDGED if track.graded else JUDGED_BESIDE
-    rows = [_rows_of_judged(case, secret, nth) for nth in range(len(chosen(secret, pairs, judged)))]
     request = TimingRequest(
         kata=kata.name,
         baseline=track.baseline,
         bytes_moved=min_bytes_of(kata, spec, track.sizes),
-        secret=secret,
         replaced=case.replaced,
         negated=case.negated,
         pairs=pairs,
-        judged=judged,
+        judged=JUDGED if track.graded else JUDGED_BESIDE,
         noise=noise,
         spec=str(kata.spec_path) if track.baseline in spec.baselines else None,
-        rows=tuple(_coming_back(case, each) for each in rows if each is not None),
     )
-    track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), timing=request))
+    undisclosed = _Undisclosed(case, request, secret)
+    track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), timing=request), undisclosed)
     if track.outcome.findings:
         return _while_timed(from_finding(case, track.outcome.findings[0]), sandbox.printed)
     result = track.result
     if result.finding is not None:
         return _while_timed(from_finding(case, result.finding), sandbox.printed)
-    track.answers = partial(_wrong_while_timed, case, request, result, track, sandbox.printed)
+    track.answers = partial(_wrong_while_timed, undisclosed, result, track, sandbox.printed)
     track.times += result.times
     track.noise += result.noise
     disturbance = _disturbance(result)
@@ -481,20 +478,44 @@ def _inputs() -> Recent[tuple[Any, ...], Mapping[str, ndarray]]:
     return Recent(most, lambda inputs: sum(value.nbytes for value in inputs.values()))
 
 
-def _wrong_while_timed(
-    case: Case, request: TimingRequest, result: TimingResult, track: _Track, printed: str
-) -> Verdict | None:
-    wrong = _judged(case, request, result, track)
+@dataclass(frozen=True)
+class _Undisclosed:
+    """What a timing run is told when it asks. See grader.devices.Undisclosed."""
+
+    case: Case
+    request: TimingRequest
+    secret: int
+
+    def seed(self, call: int) -> int:
+        return seed_of(self.secret, call)
+
+    def judged(self, calls: Sequence[int]) -> list[Judged]:
+        parts = [(call, self.rows(call)) for call in calls if call in self.chosen(call)]
+        return [(call, None if rows is None else _coming_back(self.case, rows)) for call, rows in parts]
+
+    def chosen(self, call: int) -> list[int]:
+        """Which calls are judged of the run that this one is of."""
+        pairs = self.request.pairs
+        return chosen(self.secret, call // pairs, pairs, self.request.judged)
+
+    def rows(self, call: int) -> ndarray | None:
+        """The rows that are looked at of the answer to a call that is judged."""
+        return _rows_of_judged(self.case, self.secret, call, self.chosen(call).index(call))
+
+
+def _wrong_while_timed(asked: _Undisclosed, result: TimingResult, track: _Track, printed: str) -> Verdict | None:
+    wrong = _judged(asked, result, track)
     return wrong and _while_timed(wrong, printed)
 
 
-def _judged(case: Case, request: TimingRequest, result: TimingResult, track: _Track) -> Verdict | None:
+def _judged(asked: _Undisclosed, result: TimingResult, track: _Track) -> Verdict | None:
     """What is wrong with the answers, if anything is."""
-    if wrong := _wrong_answers(case, request, result, track.ahead):
+    case, secret = asked.case, asked.secret
+    if wrong := _wrong_answers(asked, result, track.ahead):
         return wrong[0]
     for call, timed, untimed in result.again[:DIFFERENT]:
-        there = case.in_call(request.secret, call)
-        rows = _rows(there, f"{request.secret} {call}")
+        there = case.in_call(secret, call)
+        rows = _rows(there, f"{secret} {call} again")
         for outputs in (timed, untimed):
             verdict = _whole_answer(there, rows, outputs)
             if not verdict.passed:
@@ -502,24 +523,24 @@ def _judged(case: Case, request: TimingRequest, result: TimingResult, track: _Tr
         if case.spec.deterministic and not (verdict := other_bits(case, (Outcome(),), track.explain)).passed:
             return verdict
     for call, timed, untimed in result.again[DIFFERENT:]:
-        verdict = _agreement(case.in_call(request.secret, call), there.expected, timed, untimed)
+        verdict = _agreement(case.in_call(secret, call), there.expected, timed, untimed)
         if not verdict.passed:
             return verdict
     return None
 
 
 @stage("answers of timed calls")
-def _wrong_answers(case: Case, request: TimingRequest, result: TimingResult, ahead: Ahead) -> list[Verdict]:
+def _wrong_answers(asked: _Undisclosed, result: TimingResult, ahead: Ahead) -> list[Verdict]:
     """The verdicts on the answers that are wrong. Several answers are judged at once, as far as memory allows."""
+    case, secret = asked.case, asked.secret
 
     def judged(nth: int, call: int, outputs: Outputs) -> Verdict:
-        rows = _rows_of_judged(case, request.secret, nth)
-        answer = ahead.answer(case, request.secret, call, rows)
-        unwritten = result.unwritten[nth] if request.rows else {}
-        verdict = _answer(case, answer, outputs, unwritten)
+        rows = asked.rows(call)
+        answer = ahead.answer(case, secret, call, rows)
+        verdict = _answer(case, answer, outputs, {} if rows is None else result.unwritten[nth])
         if verdict.passed or rows is not None:
             return verdict
-        return judge(case.in_call(request.secret, call), Outcome(outputs), answer)  # with the inputs of what is wrong
+        return judge(case.in_call(secret, call), Outcome(outputs), answer)  # with the inputs of what is wrong
 
     assert case.negated is not None  # worked out once, before several threads ask
     parts = [(nth, call, outputs) for nth, (call, outputs) in enumerate(result.answers)]
@@ -575,9 +596,10 @@ def _in_rows(case: Case, rows: ndarray | None) -> tuple[Expected, ...]:
     return case.expected if rows is None else case.part(rows).expected
 
 
-def _rows_of_judged(case: Case, secret: int, nth: int) -> ndarray | None:
-    """The rows that are looked at of the nth answer of a timing run that is judged. Each has its share of the bands."""
-    return _rows(case, f"{secret} {nth}", (nth + secret) % JUDGED)
+def _rows_of_judged(case: Case, secret: int, call: int, nth: int) -> ndarray | None:
+    """The rows that are looked at of the answer to this call, the nth of a timing run that is judged. Each has its share
+    of the bands."""
+    return _rows(case, f"{secret} {call}", (nth + secret) % JUDGED)
 
 
 def _coming_back(case: Case, rows: ndarray) -> Rows:

@@ -45,7 +45,7 @@ def _serve(name: str, connection: socket.socket) -> None:
     frames = Child(connection)
     while True:
         try:
-            outcome = device.call(frames.read_call())
+            outcome = device.call(frames.read_call(), frames)
         except DeviceError as error:
             frames.write_broken(str(error))
             os._exit(0)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from grader.compile import unit
-from grader.devices import WARM_UP_S, Call, DeviceError, Finding, Limits, Outcome, Rehearsal
+from grader.devices import WARM_UP_S, Call, DeviceError, Finding, Limits, Outcome, Rehearsal, Undisclosed
 from grader.devices.counters import CallCounters, KernelCounters, KernelCoverage, Launch, Launched, Writer
 from grader.sandbox.child import CUT_OFF, SandboxError
 from grader.sandbox.frames import FrameError, Parent, read_header, write_header
@@ -127,8 +127,9 @@ class Sandbox:
             with contextlib.suppress(_ChildGone):
                 child.ready()
 
-    def call(self, call: Call) -> Outcome:
+    def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
         """Run the launcher once. A child that ends, hangs or breaks its device becomes a Finding in the Outcome.
+        ``undisclosed`` answers what a timing run asks.
 
         Raises SandboxError when a child cannot even be made ready, and when the device is broken.
         """
@@ -137,7 +138,8 @@ class Sandbox:
         began = time.monotonic()
         try:
             with stage("timing" if call.timing else "calls of the launcher"):
-                outcome, spent = child.ask(replace(call, launcher=unit.launcher_in(tag, call.launcher)), self._seconds)
+                named = replace(call, launcher=unit.launcher_in(tag, call.launcher))
+                outcome, spent = child.ask(named, self._seconds, undisclosed)
         except _ChildGone as lost:
             self.printed = child.printed()
             self.close()
@@ -308,7 +310,7 @@ class _Child:
         with contextlib.suppress(_ChildGone):  # the first call says what became of it
             self._send(lambda: write_header(self._socket, header))
 
-    def ask(self, call: Call, before_s: float = 0.0) -> tuple[Outcome, bool]:
+    def ask(self, call: Call, before_s: float = 0.0, undisclosed: Undisclosed | None = None) -> tuple[Outcome, bool]:
         """What became of the call, and whether the child is of no more use. ``before_s``: what earlier calls took."""
         self.took_s = 0.0
         self.ready()
@@ -317,7 +319,7 @@ class _Child:
         if call.timing:  # holds inputs, answers and what it sends; and torch, where that is the baseline
             self._memory_limit = max(self._memory_limit, TIMING_COPIES * buffers_bytes + TIMING_BYTES)
         try:
-            self._send(lambda: self._frames.write_call(call))
+            self._send(lambda: self._frames.write_call(call, undisclosed))
             stopwatch = Stopwatch(self._process.pid)
 
             def look() -> None:
@@ -326,7 +328,8 @@ class _Child:
                 self._check_memory()
                 self._check_processes()
 
-            answer = self._receive(lambda: self._frames.read_outcome(call, ANSWER_LIMIT_S), look)
+            while (answer := self._receive(lambda: self._frames.read_outcome(call, ANSWER_LIMIT_S), look)) is None:
+                look()
             self.took_s = stopwatch.seconds()
             return answer
         except TimeoutError:
@@ -378,7 +381,7 @@ class _Child:
                 look()
         try:
             return read()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, ConnectionResetError, BrokenPipeError):
             raise self._ended() from None
         except FrameError:
             raise _ChildGone("crash", "the launcher wrote to the grader's connection") from None

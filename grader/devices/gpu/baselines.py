@@ -69,8 +69,6 @@ class Baselines:
 
     def _from_spec(self, request: TimingRequest, inputs: Mapping[str, int], buffers: tuple[Buffer, ...]) -> Run:
         """The spec's own, on torch tensors that lie where the inputs are. The first call may choose its kernels."""
-        import torch
-
         assert request.spec is not None
         make = find_spec(Path(request.spec), request.kata).baselines[request.baseline]
         try:
