@@ -597,8 +597,10 @@ def _in_rows(case: Case, rows: ndarray | None) -> tuple[Expected, ...]:
 
 
 def _rows_of_judged(case: Case, secret: int, call: int, nth: int) -> ndarray | None:
-    """The rows that are looked at of the answer to this call, the nth of a timing run that is judged. Each has its share
-    of the bands."""
+    """The rows that are looked at of the answer to this call, the nth of a timing run that is judged.
+
+    Each has its share of the bands.
+    """
     return _rows(case, f"{secret} {call}", (nth + secret) % JUDGED)
 
 
