@@ -79,7 +79,7 @@ class Parent:
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._shared = connection, SharedBuffer()
         self._undisclosed: Undisclosed | None = None
-        self._told: list[Judged] = []  # what the child was told to bring
+        self._told: list[Judged] = []  # the answers that the child was told to send
         self._questions = 0
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class Parent:
     def _answer_to(self, call: Call, header: Mapping[str, Any]) -> object:
         self._questions += 1
         if call.timing is None or self._undisclosed is None or self._questions > MOST_QUESTIONS * call.timing.pairs:
-            raise FrameError("a question that nobody asks here")
+            raise FrameError("a question out of place")
         try:
             calls = [_count(number) for number in header["calls"]]
             if header["question"] == "seed":

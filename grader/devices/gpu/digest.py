@@ -20,7 +20,7 @@ class Digester:
         self._driver.free(self._sum)
 
     def digest(self, places: Sequence[tuple[int, int]], key: int) -> int:
-        """Of (address, count of 4-byte words), by a key of 64 bits. Waits for the answer."""
+        """The number for each (address, count of 4-byte words), by a key of 64 bits. Waits for the answer."""
         driver = self._driver
         driver.fill(self._sum, 0, 8)
         for nth, (place, words) in enumerate(places):

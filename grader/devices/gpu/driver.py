@@ -81,7 +81,7 @@ class Driver:
         return memory.value
 
     def free_bytes(self) -> int:
-        """How much device memory nobody has."""
+        """How much device memory is free."""
         free, total = c_size_t(), c_size_t()
         self.do("cuMemGetInfo_v2", byref(free), byref(total))
         return free.value

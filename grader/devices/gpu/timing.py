@@ -247,7 +247,7 @@ class Timing:
         if self._request.pairs:
             self._clocks.clear()
         times = [self._pair(launch, flipped=pair % 2 == 1) for pair in range(self._request.pairs)]
-        self._bring_judged()
+        self._take_judged()
         quarter = max(1, len(self._clocks) // 4)
         return noise, times, (_middle(self._clocks[:quarter]), _middle(self._clocks[-quarter:]))
 
@@ -277,7 +277,7 @@ class Timing:
             was_long = True
         self._kept.calls.append(call)
         if self._kept.is_full and len(self._kept.calls) < self._request.pairs:
-            self._bring_judged()
+            self._take_judged()
             was_long = True
         if was_long:  # the host was long in reading: a baseline that it launches next is late, once
             self._baseline()
@@ -377,8 +377,8 @@ class Timing:
         outputs = zip(self._answered, self._kept.places, answer, strict=True)
         return self._differ.differs([(kept, place, item.words) for item, kept, place in outputs])
 
-    def _bring_judged(self) -> None:
-        """Ask which of the answers that are kept are judged, and bring these to the host. None is kept any longer."""
+    def _take_judged(self) -> None:
+        """Ask which of the answers that are kept are judged, and copy these to the host. None is kept any longer."""
         calls = [*self._kept.calls]
         for call, rows in self._undisclosed.judged(calls) if calls else []:
             nth = calls.index(call)
@@ -399,7 +399,7 @@ class Timing:
 
 
 def _some_number() -> int:
-    """64 bits, which nobody can foretell."""
+    """64 bits, which no one can foretell."""
     return int.from_bytes(os.urandom(8), "little")
 
 
