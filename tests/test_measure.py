@@ -45,7 +45,7 @@ from grader.grade import Options
 from grader.judge import measure as measure_module
 from grader.judge.case import Case, CaseKey
 from grader.judge.check import Explain, SearchBudget, judge
-from grader.judge.measure import LARGE, NOISE_PAIRS, RANKS, STAGES, Ahead, fitted, measure, min_bytes_of
+from grader.judge.measure import LARGE, NOISE_PAIRS, RANKS, STAGES, Ahead, fitted, measure, min_bytes_of, rehearsals
 from grader.judge.measure import prepare as prepare_measure
 from grader.output import speeds
 from grader.output.grade_json import record
@@ -557,6 +557,25 @@ def test_answers_to_judged_calls_are_worked_out_ahead(count: int, monkeypatch: p
     assert measure(large, SPEC, sandbox, gpu=GPU, ahead=ahead)().passed
     assert len(worked_out) == 2 * (JUDGED + JUDGED_BESIDE)
     assert len(set(sandbox.seeds)) == 4
+
+
+def test_baselines_that_a_spec_has_are_tried_before_they_are_timed() -> None:
+    """On each shape, beside the checks: where the card has room for both, and where zeros are contents as any."""
+    of = kata(50, baseline="torch.add", shapes=({"n": N}, {"n": 2 * N}), also_compare=("read", "slow"))
+    spec = replace(SPEC, baselines={"torch.add": lambda **_: None, "slow": lambda **_: None})  # type: ignore[dict-item, return-value]
+    large = replace(GPU, memory_bytes=64 << 30)
+    tried = rehearsals(of, spec, large)
+    assert [(each.baseline, dict((name, shape) for name, _, shape in each.tensors)["y"]) for each in tried] == [
+        ("torch.add", (N,)),
+        ("torch.add", (2 * N,)),
+        ("slow", (N,)),
+        ("slow", (2 * N,)),
+    ]
+    assert all(each.tensors[0] == ("x", "f32", each.tensors[1][2]) for each in tried)
+    assert rehearsals(of, spec, replace(GPU, memory_bytes=4 << 30)) == ()
+    indices = replace(spec, inputs=(*spec.inputs, Tensor("places", ("n",), "i32")))
+    assert rehearsals(of, indices, large) == ()
+    assert rehearsals(kata(50), spec, large) == (), "a copy needs none"
 
 
 def test_nothing_is_worked_out_for_a_grade_that_is_over() -> None:
