@@ -31,7 +31,7 @@ from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
 from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding, rehearse
 from grader.judge.check import prepare as prepare_check
-from grader.judge.measure import Ahead, inexact, measure, prepare_exact, settled
+from grader.judge.measure import Ahead, inexact, measure, prepare_exact, rehearsals, settled
 from grader.judge.measure import prepare as prepare_measure
 from grader.sandbox.early import Early
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 EXAMPLES_AFTER_GPU, SIZES_AFTER_GPU = 4, 10  # drawn, and of those that the spec names the smallest
 MOST_AT_A_TIME = 6  # grades on a GPU: more would only wait for it
 PROCESSORS_OF_A_GRADE, BYTES_OF_A_GRADE = 2, 8 << 30
+PROCESSORS_FOR_ALL = 8  # for nvcc, torch's import, the checks' answers and those of timed calls at the same time
 THREAD_SAFE_HYPOTHESIS = (6, 136, 9)
 
 
@@ -412,7 +413,8 @@ def _timer(request: Request, options: Options, at_end: contextlib.ExitStack) -> 
     """The sandbox for a timing beside torch, closed at the end; None where there is none."""
     if not _uses_torch(request, options):
         return None
-    timer = Early(Sandbox(request.target.device, torch=True))
+    tried = () if options.beside else rehearsals(request.kata, request.spec, _present(find_gpu()))
+    timer = Early(Sandbox(request.target.device, torch=True, rehearsals=tried))
     at_end.callback(timer.close)
     return timer
 
@@ -548,18 +550,21 @@ def _prepare_checks(request: Request, options: Options, checks: bool, at: _Progr
             budget = options.budget(request.target, after_gpu=False)
             prepare_check(kata, spec, budget, lambda: not at.is_built.is_set())
         if _timed(kata, options):
-            prepare_exact(kata, spec, _present(find_gpu()), at.goes_on)
+            prepare_exact(kata, spec, _present(find_gpu()), at.goes_on, beside=options.beside)
 
 
 def _prepare_timing(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:
-    """The same of timed calls. They are wanted last, and leave processors and memory to nvcc and to torch's import; and
-    to the checks of other grades, for there is time while the GPU is timed for one of them."""
-    first = at.is_checked if options.beside else at.is_built
+    """The same of timed calls. They are wanted last. On few processors they leave these and memory to nvcc and to
+    torch's import; and always to the checks of other grades, for there is time while the GPU is timed for one of them.
+    """
+    gpu, beside = find_gpu(), options.beside
+    first = at.is_checked if beside else at.is_built
+    begins = not beside and len(os.sched_getaffinity(0)) >= PROCESSORS_FOR_ALL
     with contextlib.suppress(Exception):
         if _timed(request.kata, options):
-            while not first.wait(0.05) and at.goes_on():
+            while not begins and not first.wait(0.05) and at.goes_on():
                 pass
-            prepare_measure(request.kata, request.spec, _present(find_gpu()), options.pairs, ahead, at.goes_on)
+            prepare_measure(request.kata, request.spec, _present(gpu), options.pairs, ahead, at.goes_on)
 
 
 def _explained(request: Request, options: Options, tell: Tell | None) -> Explain:

@@ -23,14 +23,26 @@ import pytest
 from facts import all_of
 from patience import PATIENCE_S, wait_for
 
-from grader.devices import Buffer, Call, Contents, Finding, Outcome, Poison, Rows, TimingRequest, TimingResult
+from grader.devices import (
+    Buffer,
+    Call,
+    Contents,
+    Finding,
+    Judged,
+    Outcome,
+    Poison,
+    Rows,
+    TimingRequest,
+    TimingResult,
+    Undisclosed,
+)
 from grader.devices.gpu.device import COPIED_BYTES, _Placed
 from grader.devices.gpu.differ import Differ
 from grader.devices.gpu.driver import Driver
 from grader.devices.gpu.rows import RowReader
 from grader.sandbox import frames, parent
 from grader.sandbox.child import SandboxError
-from grader.sandbox.frames import SHARED_BYTES, Child, FrameError, Parent, SharedBuffer
+from grader.sandbox.frames import MOST_QUESTIONS, SHARED_BYTES, Child, FrameError, Parent, SharedBuffer, write_header
 from grader.sandbox.parent import TIMING_BYTES, TIMING_COPIES, Program, Sandbox
 
 SIZES = (0, 1, SHARED_BYTES - 1, SHARED_BYTES, SHARED_BYTES + 1, 3 * SHARED_BYTES + 17)
@@ -51,6 +63,22 @@ def a_call(given: Contents, out_bytes: int, launcher: str = "echo", **more: Any)
     return Call(launcher, buffers, (), **more)
 
 
+class Told:
+    """What is judged, and a seed for each call."""
+
+    def __init__(self, rows: dict[int, Rows | None]) -> None:
+        self.rows = rows
+
+    def seed(self, call: int) -> int:
+        return (1 << 60) + call
+
+    def judged(self, calls: Sequence[int]) -> list[Judged]:
+        return [(call, self.rows[call]) for call in calls if call in self.rows]
+
+
+TIMING = TimingRequest("k", "copy", 1, pairs=20, judged=2)
+
+
 class Ends:
     """Both ends in one process."""
 
@@ -58,9 +86,18 @@ class Ends:
         self.ours, self.theirs = socket.socketpair()
         self.parent, self.child = Parent(self.ours), Child(self.theirs)
 
-    def ask(self, call: Call) -> Call:
+    def ask(self, call: Call, undisclosed: Undisclosed | None = None) -> Call:
         """What the child gets of a call."""
-        return self._while(lambda: self.parent.write_call(call), self.child.read_call)
+        return self._while(lambda: self.parent.write_call(call, undisclosed), self.child.read_call)
+
+    def question(self, call: Call, question: Callable[[], Any]) -> Any:
+        """What the child gets of the parent while it times."""
+        parent = threading.Thread(target=lambda: self.parent.read_outcome(call, PATIENCE_S))
+        parent.start()
+        try:
+            return question()
+        finally:
+            parent.join()
 
     def answer(self, call: Call, outcome: Outcome) -> Outcome:
         """What the parent gets of an outcome."""
@@ -131,9 +168,11 @@ def test_several_buffers_keep_to_their_places(ends: Ends) -> None:
 
 
 def test_answers_of_a_race_beyond_the_room_take_the_socket(ends: Ends) -> None:
-    request = TimingRequest("k", "copy", 1, 7)
-    call = a_call(b"", LARGE, timing=request)
-    ends.ask(call)
+    call = a_call(b"", LARGE, timing=TimingRequest("k", "copy", 1, pairs=4, judged=4))
+    ends.ask(call, Told({0: None, 1: None, 2: None}))
+    ends.question(call, lambda: ends.child.judged([0, 1, 2]))
+    ends.parent._undisclosed = Told({3: None})  # one more than there was room made for
+    ends.question(call, lambda: ends.child.judged([3]))
     answers = tuple((number, {"y": contents(LARGE, number)}) for number in range(4))
     again = ((9, {"y": contents(LARGE, 9)}, {"y": contents(LARGE, 10)}),)
     outcome = ends.answer(call, Outcome(timing=TimingResult(times=((1.0, 2.0),), answers=answers, again=again)))
@@ -357,7 +396,7 @@ def lie():
 class Device:
     spent = False
 
-    def call(self, call):
+    def call(self, call, undisclosed):
         given, wanted = call.buffers
         if call.launcher == "dies":
             os.kill(os.getpid(), 9)
@@ -375,7 +414,7 @@ class Device:
         counters = CallCounters(len(late), len(os.listdir("/proc/self/fd")), 0)  # which stand for what they are not
         return Outcome({{wanted.name: bytes(given.data)[: len(wanted.data)]}}, counters=counters)
 
-child._OPENERS["sim"] = lambda: lambda program, paths: Device()
+child._OPENERS["sim"] = lambda rehearsals: lambda program, paths: Device()
 child.run_child(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
 """
 
@@ -451,7 +490,7 @@ def test_large_buffers_are_no_reason_to_stop_an_honest_launcher(box: Sandbox) ->
 
 
 def test_a_race_may_take_memory_for_its_outputs_too(box: Sandbox) -> None:
-    call = a_call(bytes(LARGE), 3 * LARGE, timing=TimingRequest("k", "copy", 1, 7))
+    call = a_call(bytes(LARGE), 3 * LARGE, timing=TimingRequest("k", "copy", 1))
     box.call(call)  # the device here times nothing
     assert box.start()._memory_limit < TIMING_BYTES  # the child that answered otherwise was replaced
     child = box.start()
@@ -574,13 +613,61 @@ def test_rows_are_what_a_call_may_ask_for(ends: Ends) -> None:
     assert ends.ask(call) == call
     outcome = Outcome({"y": contents(12 * LARGE)}, unwritten={"y": 5})
     assert ends.answer(call, outcome) == outcome
-    request = TimingRequest("k", "copy", 1, 7, rows=(ROWS, replace(ROWS, runs=((2, 4),))))
-    call = Call("f", (large,), (), timing=request)
-    assert ends.ask(call) == call
+    told, call = Told({4: ROWS, 9: replace(ROWS, runs=((2, 4),))}), Call("f", (large,), (), timing=TIMING)
+    assert ends.ask(call, told) == call
+    assert ends.question(call, lambda: ends.child.judged(range(20))) == told.judged(range(20))
     answers = ((4, {"y": contents(12 * LARGE)}), (9, {"y": contents(6 * LARGE, 2)}))
     again = ((5, {"y": contents(21 * LARGE)}, {"y": contents(21 * LARGE, 3)}),)
     result = TimingResult(((1.0, 2.0),), answers=answers, again=again, unwritten=({"y": 0}, {"y": 1}))
     assert ends.answer(call, Outcome(timing=result)).timing == result
+
+
+def test_what_is_judged_and_what_contents_follow_from_are_told_when_they_are_asked_for(ends: Ends) -> None:
+    """Nothing of them is sent with the call. Of a timing run that begins again, the last answers count."""
+    told = Told({4: ROWS, 9: None, 24: None, 29: ROWS})
+    call = Call("f", (Buffer("y", "out", "u8", 1, (3, 7, 4), Poison(0x9D, 84)),), (), timing=TIMING)
+    assert ends.ask(call, told) == call
+    sent = json.dumps(vars(call), default=vars)
+    assert "runs" not in sent and str(told.seed(7)) not in sent
+    assert ends.question(call, lambda: ends.child.seed(7)) == told.seed(7)
+    for calls in (range(20), range(20, 27), range(27, 40)):
+        assert ends.question(call, lambda calls=calls: ends.child.judged(calls)) == told.judged(calls)
+    answers = ((24, {"y": contents(84)}), (29, {"y": contents(48)}))
+    result = TimingResult(((1.0, 2.0),), answers=answers, unwritten=({}, {"y": 1}))
+    assert ends.answer(call, Outcome(timing=result)).timing == result
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"question": "seed", "calls": [1, 2]},
+        {"question": "seed", "calls": [-1]},
+        {"question": "seed", "calls": ["1"]},
+        {"question": "judged", "calls": 3},
+        {"question": "judged"},
+    ],
+)
+def test_a_question_that_is_none_is_no_answer(ends: Ends, question: dict[str, Any]) -> None:
+    call = Call("f", (), (), timing=TIMING)
+    ends.ask(call, Told({}))
+    write_header(ends.theirs, question)
+    with pytest.raises(FrameError):
+        ends.parent.read_outcome(call, PATIENCE_S)
+
+
+def test_only_a_timing_run_has_questions_and_only_so_many(ends: Ends) -> None:
+    call = Call("f", (), ())
+    ends.ask(call, Told({}))
+    write_header(ends.theirs, {"question": "seed", "calls": [0]})
+    with pytest.raises(FrameError):
+        ends.parent.read_outcome(call, PATIENCE_S)
+    call = Call("f", (), (), timing=TIMING)
+    ends.ask(call, Told({}))
+    for _ in range(MOST_QUESTIONS * TIMING.pairs):
+        ends.question(call, lambda: ends.child.seed(0))
+    write_header(ends.theirs, {"question": "seed", "calls": [0]})
+    with pytest.raises(FrameError):
+        ends.parent.read_outcome(call, PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -589,6 +676,7 @@ def test_rows_are_what_a_call_may_ask_for(ends: Ends) -> None:
         {"answers": ((4, {"y": contents(21 * LARGE)}),)},  # all of it
         {"answers": ((4, {"y": contents(11 * LARGE)}),)},
         {"answers": ()},
+        {"answers": ((5, {"y": contents(12 * LARGE)}),)},  # of another call
         {"unwritten": ()},
         {"unwritten": ({},)},
         {"unwritten": ({"z": 0},)},
@@ -599,8 +687,9 @@ def test_rows_are_what_a_call_may_ask_for(ends: Ends) -> None:
 )
 def test_other_rows_than_were_asked_for_are_no_answer(ends: Ends, lie: dict[str, Any]) -> None:
     large = Buffer("y", "out", "u8", 1, (3, 7, LARGE), Poison(0x9D, 21 * LARGE))
-    call = Call("f", (large,), (), timing=TimingRequest("k", "copy", 1, 7, rows=(ROWS,)))
-    ends.ask(call)
+    call = Call("f", (large,), (), timing=replace(TIMING, judged=1))
+    ends.ask(call, Told({4: ROWS}))
+    ends.question(call, lambda: ends.child.judged(range(20)))
     right = {"answers": ((4, {"y": contents(12 * LARGE)}),), "unwritten": ({"y": 0},)}
     with pytest.raises(FrameError):
         ends.answer(call, Outcome(timing=TimingResult(((1.0, 2.0),), **{**right, **lie})))

@@ -23,18 +23,29 @@ from grader.content.catalog import Kata, Speed, Threshold, load_catalog
 from grader.content.dtype import DTYPES
 from grader.content.source_file import Source, source_of
 from grader.content.spec import Accumulated, Exact, InputKind, Size, Sizes, Spec, Tensor, integers, load_spec, normal
-from grader.devices import Buffer, Call, Finding, Outcome, Rows, TimingRequest, TimingResult
-from grader.devices.contents import JUDGED, REPLACED, UNTIMED, chosen, negated, number_of, replaced, rotation
+from grader.devices import Buffer, Call, Finding, Judged, Outcome, Rows, TimingRequest, TimingResult, Undisclosed
+from grader.devices.contents import (
+    JUDGED,
+    JUDGED_BESIDE,
+    REPLACED,
+    chosen,
+    mixed,
+    negated,
+    number_of,
+    replaced,
+    rotation,
+    seed_of,
+)
 from grader.devices.counters import Launch
 from grader.devices.gpu import timing as timing_module
-from grader.devices.gpu.ptx import DIFFER, NEGATE, REPLACE, SPIN, UNROLL, UNWRITTEN, read_ptx
-from grader.devices.gpu.timing import Timing
+from grader.devices.gpu.ptx import DIFFER, DIGEST, NEGATE, REPLACE, SPIN, UNROLL, UNWRITTEN, read_ptx
+from grader.devices.gpu.timing import Timing, _Kept
 from grader.devices.sim import SimDevice
 from grader.grade import Options
 from grader.judge import measure as measure_module
 from grader.judge.case import Case, CaseKey
 from grader.judge.check import Explain, SearchBudget, judge
-from grader.judge.measure import LARGE, NOISE_PAIRS, RANKS, STAGES, Ahead, fitted, measure, min_bytes_of
+from grader.judge.measure import LARGE, NOISE_PAIRS, RANKS, STAGES, Ahead, fitted, measure, min_bytes_of, rehearsals
 from grader.judge.measure import prepare as prepare_measure
 from grader.output import speeds
 from grader.output.grade_json import record
@@ -70,26 +81,26 @@ def kata(percent: float | None = None, **speed: object) -> Kata:
     return replace(KATA, speed=replace(KATA.speed, percent=thresholds, **speed))
 
 
-def contents(call: Call, number: int | None) -> bytes:
-    """What the one input holds in a timing run's call of this number; None: as it was given."""
+def contents(call: Call, seed: int | None) -> bytes:
+    """What the one input holds in a timing run's call of this seed; None: as it was given."""
     given = call.buffers[0]
     flat = numpy.frombuffer(bytes(given.given), dtype=f"V{given.itemsize}")
-    if number is None or call.timing is None:
+    if seed is None or call.timing is None:
         return flat.tobytes()
-    seed = number_of(call.timing.secret, number, 0)
-    turned = numpy.roll(flat, -(rotation(seed) // given.itemsize))
+    number = number_of(seed, 0)
+    turned = numpy.roll(flat, -(rotation(number) // given.itemsize))
     if given.name in call.timing.replaced:
-        places, sources = replaced(seed, len(flat))
+        places, sources = replaced(number, len(flat))
         turned[places] = flat[sources]
     if given.name in call.timing.negated:
-        first, last = negated(seed, len(flat))
+        first, last = negated(number, len(flat))
         turned.view(numpy.uint8).reshape(-1, given.itemsize)[first:last, -1] ^= 0x80
     return bytes(turned.tobytes())
 
 
-def doubled(call: Call, number: int | None = None) -> bytes:
+def doubled(call: Call, seed: int | None = None) -> bytes:
     """The right answer to these contents."""
-    return (2 * numpy.frombuffer(contents(call, number), dtype=numpy.float32)).tobytes()
+    return (2 * numpy.frombuffer(contents(call, seed), dtype=numpy.float32)).tobytes()
 
 
 def coming_back(call: Call, rows: Rows | None, data: bytes) -> tuple[dict[str, bytes], dict[str, int]]:
@@ -119,26 +130,30 @@ class Clock(Sandbox):
         self.exact = exact
         self.ratios, self.answers, self.again, self.result = list(ratios), answers, again, result
         self.requests: list[TimingRequest] = []
+        self.seeds: list[int] = []  # of the first call of each timing run
         self.closed = 0
 
     def close(self) -> None:
         self.closed += 1
 
-    def call(self, call: Call) -> Outcome:
+    def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
         request = call.timing
         if request is None:  # the shape that is timed, untimed, on values that must come out exactly
             outputs, unwritten = coming_back(call, call.rows, self.exact(call))
             return Outcome(outputs=outputs, unwritten=unwritten)
+        assert undisclosed is not None
         self.requests.append(request)
+        seeds = [undisclosed.seed(i) for i in range(request.pairs)]
+        self.seeds += seeds[:1]
         times = tuple((self.ratios[i % len(self.ratios)], 1.0) for i in range(request.pairs))
-        judged = sorted(chosen(request.secret, request.pairs))
-        rows = request.rows or [None] * len(judged)
-        back = [coming_back(call, part, self.answers(call, i)) for i, part in zip(judged, rows, strict=True)]
-        given = [(i, outputs) for i, (outputs, _) in zip(judged, back, strict=True)]
-        again = [(i, {"y": self.answers(call, i)}, {"y": self.again(call, i)}) for i in range(5)] if self.again else []
+        judged = undisclosed.judged(range(request.pairs))
+        back = [coming_back(call, rows, self.answers(call, seeds[i])) for i, rows in judged]
+        given = [(i, outputs) for (i, _), (outputs, _) in zip(judged, back, strict=True)]
+        both = [(i, self.answers(call, seeds[i]), self.again(call, seeds[i])) for i in range(5)] if self.again else []
+        again = [(i, {"y": timed}, {"y": untimed}) for i, timed, untimed in both]
         noise = self.result.get("noise", QUIET) * 7  # type: ignore[operator]  # more than is ever asked for
         fields = {"answers": tuple(given), "again": tuple(again), **self.result, "noise": noise[: request.noise]}
-        fields["unwritten"] = tuple(unwritten for _, unwritten in back) if request.rows else ()
+        fields["unwritten"] = tuple(unwritten for _, unwritten in back if unwritten)
         return Outcome(timing=TimingResult(times=times, **fields))  # type: ignore[arg-type]
 
 
@@ -209,14 +224,14 @@ def test_an_interval_around_the_threshold_is_made_narrower_and_then_inconclusive
     assert [request.pairs for request in sandbox.requests] == once * 2, "all of it once more"
     assert sandbox.closed == 1, "in a fresh process"
     assert [request.noise for request in sandbox.requests] == [NOISE_PAIRS, 0, 0, 0] * 2
-    assert len({request.secret for request in sandbox.requests}) == 8, "other contents each time"
+    assert len(set(sandbox.seeds)) == 8, "other contents each time"
 
 
 def test_one_shape_far_below_the_threshold_fails_whatever_the_mean() -> None:
     class Uneven(Clock):
-        def call(self, call: Call) -> Outcome:
+        def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
             self.ratios = [0.6] if call.scalars[0].value == N else [1.4]
-            return super().call(call)
+            return super().call(call, undisclosed)
 
     verdict = timed(Uneven([1.0]), kata(80, shapes=({"n": N}, {"n": 2 * N})))
     assert verdict.kind is Kind.TOO_SLOW and f"n={N}" in verdict.summary and "70 % asked" in verdict.summary
@@ -237,11 +252,11 @@ def test_baselines_beside_are_shown_and_decide_nothing() -> None:
 
 def test_noise_beside_a_baseline_that_is_not_graded_decides_nothing() -> None:
     class Unsteady(Clock):
-        def call(self, call: Call) -> Outcome:
+        def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
             assert call.timing is None or call.timing.baseline in ("copy", "read")
             noisy = call.timing is not None and call.timing.baseline == "read"
             self.result = {"noise": ((1.5, 1.0),) * NOISE_PAIRS} if noisy else {}
-            return super().call(call)
+            return super().call(call, undisclosed)
 
     verdict = timed(Unsteady([0.9]), kata(80, also_compare=("read",)))
     assert verdict.passed and [item.baseline for item in verdict.measurements] == ["copy"]
@@ -251,12 +266,14 @@ class Warming(Timing):
     """A timing run on a card that is not there, whose clock falls from the first MHz to the second after a while."""
 
     def __init__(self, *, first: int, second: int, after: int) -> None:
-        self._request = TimingRequest("double_f32", "copy", 8, secret=1, pairs=21, noise=NOISE_PAIRS)
+        self._request = TimingRequest("double_f32", "copy", 8, pairs=21, noise=NOISE_PAIRS)
         self._random, self._inputs, self._outputs, self._answered = Random(0), [], [], []
-        self._calls = self._untimed_calls = 0
+        self._calls = 0
         self._answers, self._unwritten, self._again, self._clocks, self._found, self._small = [], [], [], [], None, True
         self._baseline = lambda: None
-        self._driver = self._monitor = self._differ = self  # type: ignore[assignment]
+        self._driver = self._monitor = self._differ = self._undisclosed = self  # type: ignore[assignment]
+        self._kept = _Kept(self, [], 21)  # type: ignore[arg-type]
+        self.asked: list[object] = []  # for a seed, by the number of the call; for those that are judged, of all calls
         self.clocks, self.samples, self.after = (first, second), 0, after
 
     def attribute(self, number: int) -> int:
@@ -267,10 +284,34 @@ class Warming(Timing):
 
     def do(self, name: str) -> None: ...
 
+    def free_bytes(self) -> int:
+        return 1 << 30
+
+    def allocate(self, size: int) -> int:
+        return 0
+
+    def kernel(self, ptx: str, name: str) -> None: ...
+
+    def fill(self, address: int, byte: int, size: int) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+    def download(self, address: int, size: int) -> bytes:
+        return bytes(size)
+
+    def seed(self, call: int) -> int:
+        self.asked.append(call)
+        return seed_of(1, call)
+
+    def judged(self, calls: Sequence[int]) -> list[Judged]:
+        self.asked.append([*calls])
+        return [(call, None) for call in calls if call in chosen(1, call // 21, 21)]
+
     def differs(self, pairs: object) -> bool:
         return False
 
-    def _sample(self, run: object, keep: object) -> float:
+    def _sample(self, run: Callable[[], object], keep: object) -> float:
+        run()
         self._clocks.append(self.clocks[self.samples >= self.after])
         self.samples += 1
         return 1.0
@@ -310,8 +351,8 @@ class Recovering(Warming):
         super().__init__(first=1560, second=1965, after=2 * NOISE_PAIRS + 20)
         self.steady = steady
 
-    def _launcher_s(self, launch: object, judged: object) -> float:
-        super()._launcher_s(launch, judged)  # type: ignore[arg-type]
+    def _launcher_s(self, launch: object) -> float:
+        super()._launcher_s(launch)  # type: ignore[arg-type]
         return 1.0 if self.steady or self.samples < self.after else 0.9
 
 
@@ -372,11 +413,11 @@ def test_another_clock_voids_a_run_whose_ratio_changes_with_it(
 
 def test_a_noisy_check_gets_more_pairs_before_it_voids_the_run() -> None:
     class Settling(Clock):
-        def call(self, call: Call) -> Outcome:
+        def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
             again = len(self.requests) > 0
             noisy = ((0.9, 1.0), (1.1, 1.0)) * 5 + ((1.0, 1.0),)
             self.result = {"noise": ((1.0, 1.0),) * 20 if again else noisy}
-            return super().call(call)
+            return super().call(call, undisclosed)
 
     sandbox = Settling([0.9])
     verdict = timed(sandbox, kata(80))
@@ -386,11 +427,11 @@ def test_a_noisy_check_gets_more_pairs_before_it_voids_the_run() -> None:
 
 def test_more_pairs_of_the_noise_check_do_not_hide_that_the_clock_changed() -> None:
     class Throttled(Clock):
-        def call(self, call: Call) -> Outcome:
+        def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
             first = call.timing is not None and call.timing.pairs > 0
             noisy = {"noise": ((0.9, 1.0), (1.1, 1.0)) * 5 + ((1.0, 1.0),), "clocks_mhz": (1980, 1700)}
             self.result = noisy if first else {}
-            return super().call(call)
+            return super().call(call, undisclosed)
 
     verdict = timed(Throttled(SLOWER_LATE), kata(70))
     assert verdict.kind is Kind.INCONCLUSIVE and has(verdict.summary, "clock", "1980", "1700 MHz")
@@ -419,19 +460,19 @@ def test_a_grade_says_how_far_off_what_was_timed_is(
 
 
 def test_a_wrong_answer_while_timed_is_no_measurement() -> None:
-    verdict = timed(Clock([1.0], answers=lambda call, number: contents(call, number)))
+    verdict = timed(Clock([1.0], answers=lambda call, seed: contents(call, seed)))
     assert verdict.kind is Kind.WRONG_ANSWER and not verdict.measurements
     assert has(verdict.summary, "timed")
 
 
 def test_an_answer_to_other_contents_is_wrong() -> None:
     """What a launcher that remembers its answer gives."""
-    for other in (lambda call, number: doubled(call), lambda call, number: doubled(call, number + 1)):
+    for other in (lambda call, seed: doubled(call), lambda call, seed: doubled(call, seed + 1)):
         assert timed(Clock([1.0], answers=other)).kind is Kind.WRONG_ANSWER
 
 
 def test_an_untimed_call_on_the_same_contents_must_give_the_same_bits() -> None:
-    def unwritten(call: Call, number: int) -> bytes:
+    def unwritten(call: Call, seed: int) -> bytes:
         return bytes([0xFF]) * 4 * N
 
     assert timed(Clock([1.0], again=unwritten)).kind is Kind.WRONG_ANSWER
@@ -450,9 +491,12 @@ def test_where_order_is_free_all_answers_are_close_to_those_of_untimed_calls() -
     """Only a few are compared with the reference; the wrong one is the last."""
 
     def off_in_the_last(by: float) -> Callable[[Call, int], bytes]:
-        def answer(call: Call, number: int) -> bytes:
-            values = numpy.frombuffer(doubled(call, number), dtype=numpy.float32)
-            return bytes((values * (1 + by * (number == 4))).astype(numpy.float32).tobytes())
+        made: list[int] = []
+
+        def answer(call: Call, seed: int) -> bytes:
+            made.append(seed)
+            values = numpy.frombuffer(doubled(call, seed), dtype=numpy.float32)
+            return bytes((values * (1 + by * (len(made) == 5))).astype(numpy.float32).tobytes())
 
         return answer
 
@@ -505,13 +549,33 @@ def test_answers_to_judged_calls_are_worked_out_ahead(count: int, monkeypatch: p
         Case, "in_call", lambda case, secret, call: worked_out.append(call) or before(case, secret, call)
     )
     prepare_measure(large, SPEC, GPU, None, ahead, lambda: True)
-    assert len(worked_out) == 2 * JUDGED
+    assert len(worked_out) == JUDGED + JUDGED_BESIDE
     sandbox = Clock([0.9])
     settle = measure(large, SPEC, sandbox, gpu=GPU, ahead=ahead)
-    assert settle().passed and len(worked_out) == 2 * JUDGED
+    assert settle().passed and len(worked_out) == JUDGED + JUDGED_BESIDE
     assert [request.baseline for request in sandbox.requests] == ["copy", "read"]
-    assert measure(large, SPEC, sandbox, gpu=GPU, ahead=ahead)().passed and len(worked_out) == 4 * JUDGED
-    assert len({request.secret for request in sandbox.requests}) == 4
+    assert measure(large, SPEC, sandbox, gpu=GPU, ahead=ahead)().passed
+    assert len(worked_out) == 2 * (JUDGED + JUDGED_BESIDE)
+    assert len(set(sandbox.seeds)) == 4
+
+
+def test_baselines_that_a_spec_has_are_tried_before_they_are_timed() -> None:
+    """On each shape, beside the checks: where the card has room for both, and where zeros are contents as any."""
+    of = kata(50, baseline="torch.add", shapes=({"n": N}, {"n": 2 * N}), also_compare=("read", "slow"))
+    spec = replace(SPEC, baselines={"torch.add": lambda **_: None, "slow": lambda **_: None})  # type: ignore[dict-item, return-value]
+    large = replace(GPU, memory_bytes=64 << 30)
+    tried = rehearsals(of, spec, large)
+    assert [(each.baseline, dict((name, shape) for name, _, shape in each.tensors)["y"]) for each in tried] == [
+        ("torch.add", (N,)),
+        ("torch.add", (2 * N,)),
+        ("slow", (N,)),
+        ("slow", (2 * N,)),
+    ]
+    assert all(each.tensors[0] == ("x", "f32", each.tensors[1][2]) for each in tried)
+    assert rehearsals(of, spec, replace(GPU, memory_bytes=4 << 30)) == ()
+    indices = replace(spec, inputs=(*spec.inputs, Tensor("places", ("n",), "i32")))
+    assert rehearsals(of, indices, large) == ()
+    assert rehearsals(kata(50), spec, large) == (), "a copy needs none"
 
 
 def test_nothing_is_worked_out_for_a_grade_that_is_over() -> None:
@@ -523,21 +587,51 @@ def test_nothing_is_worked_out_for_a_grade_that_is_over() -> None:
 def test_what_is_wrong_is_found_although_the_answer_was_known_ahead() -> None:
     ahead = Ahead()
     prepare_measure(kata(50), SPEC, GPU, None, ahead, lambda: True)
-    sandbox = Clock([0.9], answers=lambda call, number: doubled(call, number + 1))
+    sandbox = Clock([0.9], answers=lambda call, seed: doubled(call, seed + 1))
     assert measure(kata(50), SPEC, sandbox, gpu=GPU, ahead=ahead)().kind is Kind.WRONG_ANSWER
 
 
-def test_timed_calls_are_numbered_from_0_and_untimed_ones_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the parent knows what the judged calls get before any is made."""
+def test_timed_calls_are_numbered_from_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the parent knows what the judged calls get before any is made. Untimed calls get what nobody can foretell."""
     monkeypatch.setattr(timing_module, "WARM_UP_S", 0.0)
-    numbers: list[int] = []
+    seeds: list[int] = []
     timing = Warming(first=1980, second=1700, after=30)
-    monkeypatch.setattr(timing, "_contents", lambda call: numbers.append(call) or ([], []))
+    monkeypatch.setattr(timing, "_contents", lambda seed: seeds.append(seed) or ([], []))
     result = timing.run(lambda pointers: None)
-    untimed, timed_numbers = numbers[: timing_module.WARM_UP_CALLS], numbers[timing_module.WARM_UP_CALLS :]
-    assert untimed == [UNTIMED + nth for nth in range(timing_module.WARM_UP_CALLS)]
-    assert timed_numbers == [*range(42)], "the card was cold: 21 more"
-    assert {number for number, _ in result.answers} == {21 + nth for nth in chosen(1, 21)}
+    untimed, timed_seeds = seeds[: timing_module.WARM_UP_CALLS], seeds[timing_module.WARM_UP_CALLS :]
+    assert timed_seeds == [seed_of(1, call) for call in range(42)], "the card was cold: 21 more"
+    assert len({*untimed, *timed_seeds}) == len(seeds)
+    assert [number for number, _ in result.answers] == chosen(1, 1, 21)
+
+
+def test_what_is_judged_is_asked_when_all_calls_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what contents follow from just before the call. Nothing of either is in what the child is sent before."""
+    monkeypatch.setattr(timing_module, "WARM_UP_S", 0.0)
+    timing = Warming(first=1980, second=1980, after=0)
+    launched: list[int] = []  # how many questions there had been
+    timing.run(lambda pointers: launched.append(len(timing.asked)))
+    assert timing.asked == [*range(21), [*range(21)]]
+    warm = timing_module.WARM_UP_CALLS
+    assert launched == [0] * warm + [asked for call in range(1, 22) for asked in (call, call)], "timed, then untimed"
+
+
+def test_with_room_for_few_answers_it_asks_each_time_these_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing_module, "WARM_UP_S", 0.0)
+    timing = Warming(first=1980, second=1980, after=0)
+    timing._kept._most = 8
+    result = timing.run(lambda pointers: None)
+    asked = [calls for calls in timing.asked if isinstance(calls, list)]
+    assert asked == [[*range(8)], [*range(8, 16)], [*range(16, 21)]]
+    assert [number for number, _ in result.answers] == chosen(1, 0, 21)
+
+
+def test_an_answer_that_a_later_call_changes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing_module, "WARM_UP_S", 0.0)
+    timing = Warming(first=1980, second=1980, after=0)
+    assert timing.run(lambda pointers: None).finding is None
+    monkeypatch.setattr(timing._kept, "_digest", lambda places, key: key if len(timing._kept.calls) < 21 else key + 1)
+    found = timing.run(lambda pointers: None).finding
+    assert found is not None and found.kind == Kind.RACE
 
 
 def test_what_a_timed_call_did_besides_is_a_verdict() -> None:
@@ -550,13 +644,13 @@ def test_large_answers_are_judged_by_samples_and_have_no_gap(spoilt: int) -> Non
     count = 2 * LARGE
     large = kata(shapes=({"n": count},))
 
-    def with_a_gap(call: Call, number: int) -> bytes:
-        data = bytearray(doubled(call, number))
+    def with_a_gap(call: Call, seed: int) -> bytes:
+        data = bytearray(doubled(call, seed))
         data[4 * spoilt : 4 * spoilt + 4] = b"\xff" * 4
         return bytes(data)
 
-    def with_a_wrong_tile(call: Call, number: int) -> bytes:
-        data = bytearray(doubled(call, number))
+    def with_a_wrong_tile(call: Call, seed: int) -> bytes:
+        data = bytearray(doubled(call, seed))
         start = max(0, 4 * spoilt - (1 << 17))
         data[start : start + (1 << 17)] = bytes(len(data[start : start + (1 << 17)]))
         return bytes(data)
@@ -579,8 +673,8 @@ def test_bytes_that_happen_to_be_the_poison_are_no_gap(gap: int, passes: bool) -
         reference=lambda x, sizes: x,
     )
 
-    def answer(call: Call, number: int) -> bytes:
-        turned = bytearray(contents(call, number))
+    def answer(call: Call, seed: int) -> bytes:
+        turned = bytearray(contents(call, seed))
         assert turned.count(poison) > 1000
         turned[LARGE + 8 : LARGE + 8 + gap] = bytes([poison]) * gap
         return bytes(turned)
@@ -727,9 +821,18 @@ def test_each_replaced_place_is_another(elements: int) -> None:
 
 
 def test_chance_picks_what_is_judged() -> None:
-    picked = {chosen(secret, 21) for secret in range(200)}
+    picked = {frozenset(chosen(secret, 0, 21)) for secret in range(200)}
     assert {len(each) for each in picked} == {JUDGED} and set().union(*picked) == set(range(21)) and len(picked) > 150
-    assert chosen(1, 0) == frozenset() and chosen(1, 2) == {0, 1}
+    assert chosen(1, 0, 0) == [] and chosen(1, 0, 2) == [0, 1] and chosen(1, 3, 2) == [6, 7]
+    again = [[call - 21 for call in chosen(secret, 1, 21)] for secret in range(20)]
+    assert again != [chosen(secret, 0, 21) for secret in range(20)], "other ones where it begins again"
+
+
+def test_a_call_s_seed_says_nothing_of_another_s() -> None:
+    """As it would if the parent's numbers were those of the sequence that contents are made with."""
+    seeds = [seed_of(1, call) for call in range(100)]
+    assert len(set(seeds)) == 100 and max(seeds) > 1 << 60
+    assert seeds[1] != mixed(seeds[0], 0) and seeds != [mixed(1, call) for call in range(100)]
 
 
 HOST = """
@@ -749,6 +852,14 @@ KATA_EXPORT void count(
     cudaMemsetAsync(count, 0, 8, stream);
     unwritten<<<3, 64, 0, stream>>>(Address(given), units, unit, poison, Address(count));
 }
+extern "C" __global__ void digest(unsigned long long, unsigned long long, unsigned long long, unsigned long long) {}
+KATA_EXPORT void digested(
+    const unsigned char* given, unsigned long long* sum, int words, int high, int low, cudaStream_t stream) {
+    using Address = unsigned long long;
+    const Address key = static_cast<Address>(unsigned(high)) << 32 | unsigned(low);
+    cudaMemsetAsync(sum, 0, 8, stream);
+    digest<<<3, 64, 0, stream>>>(Address(given), words, key, Address(sum));
+}
 extern "C" __global__ void replace(
     unsigned long long, unsigned long long, unsigned long long, unsigned long long, unsigned long long,
     unsigned long long) {}
@@ -766,7 +877,7 @@ def with_kernels(folder: Path) -> SimDevice:
     """The kernels of timing on the simulator: their PTX in place of what nvcc makes of empty ones."""
     source, ptx = folder / "kernels.cu", folder / "kernels.ptx"
     source.write_text(HOST)
-    ptx.write_text("".join([REPLACE, *(text.partition(".address_size 64")[2] for text in (NEGATE, UNWRITTEN))]))
+    ptx.write_text("".join([REPLACE, *(text.partition(".address_size 64")[2] for text in (NEGATE, UNWRITTEN, DIGEST))]))
     return open_device(source, ptx=ptx)
 
 
@@ -799,6 +910,20 @@ def test_the_card_counts_what_the_cpu_counts_as_never_written(tmp_path: Path, na
         units = int.from_bytes(outcome.outputs["count"], "little")
         assert dtype.unwritten_run * units == measure_module._unwritten(data, dtype)
         assert dtype.unwritten_run > 1 or units == gaps
+
+
+@pytest.mark.parametrize("key", [5, 0xFFFFFFFFFFFFFFFF, 0x123456789ABCDEF])
+def test_the_card_digests_what_the_cpu_digests(tmp_path: Path, key: int) -> None:
+    device = with_kernels(tmp_path)
+    halves = [word - (word >> 31 << 32) for word in (key >> 32, key & 0xFFFFFFFF)]
+    for words in (0, 1, 333, 1000):
+        given = numpy.frombuffer(Random(words).randbytes(4 * words), dtype=numpy.uint32)
+        before = Buffer("given", "in", "u8", 1, (4 * words,), given.tobytes())
+        there = Buffer("sum", "out", "i64", 8, (1,), bytes([POISON]) * 8)
+        outcome = run(device, "digested", before, there, words, *halves)
+        assert not outcome.findings
+        expected = sum(mixed(key ^ word, nth) for nth, word in enumerate(given.tolist()))
+        assert int.from_bytes(outcome.outputs["sum"], "little") == expected % (1 << 64)
 
 
 @pytest.mark.parametrize("elements", [0, 1, 2, 5, 1000])
@@ -860,8 +985,8 @@ def test_a_file_that_remembers_answers_works_in_every_timed_call(
 
 @pytest.mark.parametrize(
     "text",
-    [read_ptx(), SPIN, DIFFER, REPLACE, NEGATE, UNWRITTEN],
-    ids=["read", "spin", "differ", "replace", "negate", "unwritten"],
+    [read_ptx(), SPIN, DIFFER, REPLACE, NEGATE, UNWRITTEN, DIGEST],
+    ids=["read", "spin", "differ", "replace", "negate", "unwritten", "digest"],
 )
 def test_the_kernels_of_timing_are_ptx(tmp_path: Path, text: str) -> None:
     """A driver would compile them as ptxas does: loads of 16 bytes all in flight, no local memory."""

@@ -272,7 +272,7 @@ class Answers:
     def __init__(self, let: threading.Event, delay_s: float) -> None:
         self.let, self.delay_s = let, delay_s
 
-    def ask(self, call: Call, before_s: float) -> tuple[Outcome, bool]:
+    def ask(self, call: Call, before_s: float, undisclosed: object) -> tuple[Outcome, bool]:
         if call.timing is not None:
             threading.Timer(self.delay_s, self.let.set).start()
         return Outcome(), False
@@ -289,7 +289,7 @@ def test_a_timing_run_tells_nothing_while_another_child_is_still_there(
     monkeypatch.setattr(parent, "WARM_UP_S", 0.9 if not told else PATIENCE_S)
     monkeypatch.setattr(box, "start", lambda: Answers(other.let, delay_s))
     box.replace(other)
-    timing = Call("k", (), (), timing=TimingRequest("k", "copy", 1, 7))
+    timing = Call("k", (), (), timing=TimingRequest("k", "copy", 1))
     assert not box.call(Call("k", (), ())).findings, "an untimed call does not mind"
     findings = box.call(timing).findings
     assert [item.kind for item in findings] == ([] if told else ["inconclusive"])

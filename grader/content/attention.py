@@ -21,7 +21,9 @@ STEP, TILE = 16, 64  # products that one mma adds before it rounds, keys in a ti
 NORMAL, TINY = 2.0**-14, 2.0**-25  # the smallest normal half, and half of the smallest one
 
 
-LOGITS = 1 << 21  # worked out at a time, since those of all heads of a long sequence would fill the memory
+# Worked out at a time: a processor's cache holds them, and their memory is used again for the next ones. New memory for
+# all heads of a long sequence took a third of the time, and threads waited for one another to get it.
+LOGITS = 1 << 18
 
 
 def by_parts(function: Callable[..., ndarray], Q: ndarray, *others: ndarray, hidden: ndarray | None = None) -> ndarray:
@@ -91,37 +93,54 @@ def grouped(of: Callable[..., ndarray]) -> Callable[..., ndarray]:
     return of_groups
 
 
+def squares_of_tiles(weight: ndarray, size: ndarray) -> ndarray:
+    """The sum over tiles of keys of the squares of their share of weight @ size. All whole tiles are one operation:
+    between short ones, threads wait for the interpreter."""
+    heads, rows, keys = weight.shape
+    count = keys // TILE
+    whole = weight[..., : count * TILE].reshape(heads, rows, count, TILE).swapaxes(1, 2)
+    found: ndarray = ((whole @ size[:, : count * TILE].reshape(heads, count, TILE, size.shape[-1])) ** 2).sum(axis=1)
+    if count * TILE < keys:
+        found += (weight[..., count * TILE :] @ size[:, count * TILE :]) ** 2
+    return found
+
+
 def magnitude(acc: str, *, masked: bool = False, halves: bool = True) -> Callable[..., ndarray]:
     """The bound of the docstring above, without the h |ref| that every output gets, over the accumulator's roundoff."""
     u, h, a = ROUNDOFF["f32"], ROUNDOFF["f16"] * halves, ROUNDOFF[acc]
 
-    def of_part(q: ndarray, k: ndarray, v: ndarray, hidden: ndarray) -> ndarray:
+    def of_part(q: ndarray, k: ndarray, v: ndarray, hidden: ndarray | None = None) -> ndarray:
         import numpy
 
         width, keys = q.shape[-1], k.shape[-2]
-        partial, error = numpy.zeros((2, *q.shape[:-1], keys))
+        x, error = numpy.zeros((2, *q.shape[:-1], keys))
+        other = numpy.empty_like(x)
         for start in range(0, width, STEP):
-            partial += q[..., start : start + STEP] @ k[..., start : start + STEP].swapaxes(-1, -2)
-            error += abs(partial)
-        x = partial / sqrt(width)
-        weight = softmax(numpy.where(hidden, -inf, x))
-        x = abs(numpy.where(hidden, 0, x))
+            x += numpy.matmul(q[..., start : start + STEP], k[..., start : start + STEP].swapaxes(-1, -2), out=other)
+            error += numpy.abs(x, out=other)
+        x /= sqrt(width)
+        weight = softmax(x if hidden is None else numpy.where(hidden, -inf, x))
+        x = numpy.abs(x if hidden is None else numpy.where(hidden, 0, x), out=x)
         error *= a / sqrt(width)
-        error += u * (1 + x + x.max(axis=-1, keepdims=True)) + h
-        off = (weight * error) ** 2
+        numpy.add(1, x, out=other)
+        other += x.max(axis=-1, keepdims=True)
+        other *= u
+        other += h
+        error += other
+        error *= weight
+        off = numpy.square(error, out=error)
         bound = numpy.sqrt(off @ v**2) + abs(weight @ v) * (h + numpy.sqrt(off.sum(axis=-1, keepdims=True)))
         size = abs(v)
-        bound += 2 * u * min(keys, 8 * sqrt(keys)) * (weight @ size) + TINY * halves * (weight < NORMAL) @ size
+        bound += 2 * u * min(keys, 8 * sqrt(keys)) * (weight @ size)
+        if halves:
+            bound += numpy.multiply(TINY, weight < NORMAL, out=other) @ size
         if acc == "f16":
-            tiles = (slice(first, first + TILE) for first in range(0, keys, TILE))
-            bound += 2 * h * numpy.sqrt(sum((weight[..., tile] @ size[..., tile, :]) ** 2 for tile in tiles))
+            bound += 2 * h * numpy.sqrt(squares_of_tiles(weight, size))
         over: ndarray = bound / a
         return over
 
     def of_all(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | None = None) -> ndarray:
-        import numpy
-
-        hidden = later(rows, K.shape[-2]) if masked else numpy.zeros((1, K.shape[-2]), dtype=bool)
+        hidden = later(rows, K.shape[-2]) if masked else None
         return by_parts(of_part, Q, K, V, hidden=hidden).reshape(Q.shape)
 
     return of_all

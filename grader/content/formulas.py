@@ -69,9 +69,10 @@ def softmax(x: ndarray, axis: int = -1) -> ndarray:
     import numpy
 
     with numpy.errstate(invalid="ignore"):
-        weight = numpy.exp(x - x.max(axis=axis, keepdims=True, initial=-inf))
-    share: ndarray = weight / weight.sum(axis=axis, keepdims=True)
-    return share
+        weight: ndarray = x - x.max(axis=axis, keepdims=True, initial=-inf)
+        numpy.exp(weight, out=weight)
+    weight /= weight.sum(axis=axis, keepdims=True)
+    return weight
 
 
 def logsumexp(x: ndarray, axis: int = -1) -> ndarray:

@@ -11,7 +11,7 @@ This module imports nothing but the standard library, so that a child process st
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal, Protocol
@@ -112,23 +112,54 @@ class TimingRequest:
     """Time the launcher instead of calling it once: ``pairs`` of samples, baseline and launcher in turn. Needs a GPU.
 
     ``baseline`` is "copy" (half of ``bytes_moved`` read, half written), "read" (all of them read), or a name among the
-    baselines that ``spec``, a family's spec file, has for ``kata``. Every call gets contents of its own, which
-    ``secret`` and the number of the call say: see grader/devices/contents.py. ``replaced`` names the inputs that also
-    get other values, ``negated`` those that get other signs. ``noise`` is the number of pairs of the noise check, in
-    which the baseline is timed beside itself. ``rows`` are those that come back of each answer that is judged, where
-    outputs are large; empty: all of them.
+    baselines that ``spec``, a family's spec file, has for ``kata``. Every call gets contents of its own: see
+    grader/devices/contents.py. ``replaced`` names the inputs that also get other values, ``negated`` those that get
+    other signs. ``noise`` is the number of pairs of the noise check, in which the baseline is timed beside itself. So
+    many answers are ``judged``. What contents and which answers that are, ``Undisclosed`` says when it is asked.
     """
 
     kata: str
     baseline: str
     bytes_moved: int
-    secret: int  # 0 to 2^63 - 1
     replaced: tuple[str, ...] = ()
     negated: tuple[str, ...] = ()
     pairs: int = 21
+    judged: int = 3
     noise: int = 0
     spec: str | None = None
-    rows: tuple[Rows, ...] = ()
+
+    @property
+    def expected(self) -> int:
+        """How many answers come back."""
+        return min(self.judged, self.pairs)
+
+
+Judged = tuple[int, Rows | None]  # a timed call's number, and the rows of its answer that are looked at; None: all
+
+
+class Undisclosed(Protocol):
+    """What is asked for while something is timed: the process that times, in which the learner's code could look for
+    it, has it no sooner. Timed calls are numbered from 0, also where a timing run begins again."""
+
+    def seed(self, call: int) -> int:
+        """What the contents of the next call follow from."""
+        ...
+
+    def judged(self, calls: Sequence[int]) -> list[Judged]:
+        """Which answers to these calls, which are all over, come back."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A baseline of a spec that will be timed, and the name, dtype and shape of each tensor that it gets.
+
+    It is run once while there is time, so that what it loads and chooses at its first run is there."""
+
+    kata: str
+    baseline: str
+    spec: str
+    tensors: tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
 WARM_UP_S = 0.3  # of a timing run, before anything that counts: by then the GPU must be its own
@@ -306,8 +337,8 @@ class Device(Protocol):
 
     spent: bool
 
-    def call(self, call: Call) -> Outcome:
-        """Run the launcher once, wait for the device, return outputs and findings.
+    def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
+        """Run the launcher once, wait for the device, return outputs and findings. A timing run needs ``undisclosed``.
 
         One device is one process with the kata's library loaded: a ``__device__`` variable keeps its value from call
         to call, on a GPU and on the simulator alike, until the process is replaced. Whoever counts in one sets it back.

@@ -1,7 +1,8 @@
 """A number -> the contents of one timed call: each input rotated, some of its values replaced, a part of it negated.
 
-No timed call gets contents that an earlier call got, so that an answer can only be remembered in vain. The numbers come
-from a timing run's secret. The process that times makes the contents on the card, from one master of each input; the
+No timed call gets contents that an earlier call got, so that an answer can only be remembered in vain. A call's seed
+comes from a timing run's secret, which the process that judges keeps. The one that times is told the seed before the
+call, and nothing that would say another call's; it makes the contents on the card, from one master of each input. The
 one that judges makes the same on the CPU.
 
 A rotation alone would keep what does not depend on order: a sum, a maximum, a histogram. So in inputs of the kata's own
@@ -12,6 +13,7 @@ decide how much work there is.
 
 from __future__ import annotations
 
+import hashlib
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 ROTATION_BYTES, ROTATIONS = 256, 4096  # an input is rotated by a multiple of so many bytes, and by less than so many
 REPLACED = 256  # values of an input, one in each of as many parts of it
 JUDGED = 3  # timed answers of a timing run that are compared with the reference
-UNTIMED = 1 << 32  # the number of the first call of a timing run that is not timed; timed calls count from 0
+JUDGED_BESIDE = 1  # the same beside a baseline that is not graded
 DIFFERENT = 3  # large timed answers that come back because an untimed call gave other bits
 
 _WORD = (1 << 64) - 1
@@ -35,9 +37,14 @@ def mixed(number: int, nth: int) -> int:
     return word ^ (word >> 31)
 
 
-def number_of(secret: int, call: int, position: int) -> int:
-    """What the contents of an input follow from: the one at ``position`` among them, in a timing run's nth call."""
-    return mixed(mixed(secret, call), position)
+def seed_of(secret: int, call: int) -> int:
+    """What the contents of a timing run's nth call follow from. The secret does not follow from any number of these."""
+    return int.from_bytes(hashlib.blake2b(f"{secret} {call}".encode(), digest_size=8).digest(), "little")
+
+
+def number_of(seed: int, position: int) -> int:
+    """What those of the input at ``position`` follow from."""
+    return mixed(seed, position)
 
 
 def rotation(number: int) -> int:
@@ -63,6 +70,6 @@ def negated(number: int, elements: int) -> tuple[int, int]:
     return first % (half + 1), half + last % (elements - half + 1)
 
 
-def chosen(secret: int, calls: int) -> frozenset[int]:
-    """Which of so many timed calls are judged."""
-    return frozenset(Random(secret).sample(range(calls), min(JUDGED, calls)))
+def chosen(secret: int, run: int, calls: int, most: int = JUDGED) -> list[int]:
+    """Which of so many timed calls are judged, in order. A timing run may begin again: that is another ``run``."""
+    return sorted(run * calls + nth for nth in Random(f"{secret} {run}").sample(range(calls), min(most, calls)))

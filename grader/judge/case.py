@@ -17,7 +17,7 @@ from grader.content.dtype import DTYPES, Dtype
 from grader.content.formulas import side_by_side
 from grader.content.spec import Exact, InputKind, Rng, Rounded, Sizes, Spec, Tensor, growth
 from grader.devices import Buffer, Call, Card, Contents, Limits, Poison, Role, Scalar
-from grader.devices.contents import negated, number_of, replaced, rotation
+from grader.devices.contents import negated, number_of, replaced, rotation, seed_of
 from grader.judge.encoding import decode, encode, has_negative, stored
 from grader.judge.recent import OneAtATime, Recent
 from grader.system.processes import available_bytes
@@ -281,9 +281,9 @@ class Case:
         """The same with the contents of a timing run's nth call: see grader/devices/contents.py."""
         import numpy
 
-        inputs = {}
+        inputs, seed = {}, seed_of(secret, call)
         for position, (name, value) in enumerate(self.inputs.items()):
-            number, flat = number_of(secret, call, position), value.reshape(-1)
+            number, flat = number_of(seed, position), value.reshape(-1)
             turned = numpy.roll(flat, -(rotation(number) // value.itemsize))
             if name in self.replaced:
                 places, sources = replaced(number, flat.size)

@@ -26,8 +26,8 @@ from grader.content.catalog import Kata, Threshold
 from grader.content.dtype import Dtype
 from grader.content.formulas import one_by_one, side_by_side
 from grader.content.spec import Spec
-from grader.devices import Contents, Limits, Outcome, Outputs, Rows, TimingRequest, TimingResult
-from grader.devices.contents import DIFFERENT, JUDGED, chosen
+from grader.devices import Contents, Judged, Limits, Outcome, Outputs, Rehearsal, Rows, TimingRequest, TimingResult
+from grader.devices.contents import DIFFERENT, JUDGED, JUDGED_BESIDE, chosen, seed_of
 from grader.devices.drift import drifted, ends
 from grader.judge.case import Case, CaseKey, Expected, Key
 from grader.judge.check import Explain, from_finding, judge, other_bits, verdict_at
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 LIMITS = Limits(seconds=120.0)  # of a timing run
 MEMORY_SHARE = 0.7  # of the card's, that a timing run may fill
+REHEARSAL_SHARE = 0.125  # that it may need where its baseline is tried beside the checks
 CONTEXT_BYTES = 1 << 30  # what CUDA and torch take for themselves
 
 # Pairs -> the ranks, counted from 1, between which the median of the population lies with at least 95 % probability
@@ -141,7 +142,7 @@ class Ahead:
         """The same until it is ``used``."""
         key = (tuple(sizes.items()), baseline)
         with self._lock:
-            found = self._secrets.setdefault(key, secrets.randbits(63))
+            found = self._secrets.setdefault(key, secrets.randbits(128))
             if used:
                 del self._secrets[key]
         return found
@@ -159,24 +160,22 @@ def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, g
     """
     assert kata.speed is not None
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
-    runs = [(sizes, kata.speed.baseline, pairs or STAGES[0]) for sizes in shapes]
-    runs += [(sizes, name, NOISE_PAIRS) for name, sizes in product(kata.speed.also_compare, shapes)]
+    runs = [(sizes, kata.speed.baseline, pairs or STAGES[0], JUDGED) for sizes in shapes]
+    runs += [(sizes, name, NOISE_PAIRS, JUDGED_BESIDE) for name, sizes in product(kata.speed.also_compare, shapes)]
 
-    def work_out(case: Case, secret: int, nth: int, call: int) -> None:
+    def work_out(sizes: Mapping[str, int], secret: int, nth: int, call: int) -> None:
         with _AHEAD_AT_ONCE, one_by_one():
             if go_on():
-                ahead.answer(case, secret, call, _rows_of_judged(case, secret, nth))
+                case = _case(kata, spec, sizes, spec.values[0].name)
+                ahead.answer(case, secret, call, _rows_of_judged(case, secret, call, nth))
 
     at_once = min(_fits(spec, sizes) for sizes in shapes)
     with ThreadPoolExecutor(min(at_once, JUDGED * len(runs))) as pool:
-        for sizes, baseline, count in runs:
-            if not go_on():
-                return
-            case = _case(kata, spec, sizes, spec.values[0].name)
-            assert case.negated is not None  # worked out once, before several threads ask
-            secret = ahead.secret(sizes, baseline, used=False)
-            for nth, call in enumerate(sorted(chosen(secret, count))):
-                pool.submit(work_out, case, secret, nth, call)
+        for nth in range(JUDGED):  # one of each shape first: contents of several shapes are drawn at a time
+            for sizes, baseline, count, judged in runs:
+                secret = ahead.secret(sizes, baseline, used=False)
+                for call in chosen(secret, 0, count, judged)[nth : nth + 1]:
+                    pool.submit(work_out, sizes, secret, nth, call)
 
 
 def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
@@ -187,12 +186,36 @@ def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
     return max(1, min(len(os.sched_getaffinity(0)) // 2, fit))
 
 
-def prepare_exact(kata: Kata, spec: Spec, gpu: Gpu, go_on: Callable[[], bool]) -> None:
+def prepare_exact(kata: Kata, spec: Spec, gpu: Gpu, go_on: Callable[[], bool], *, beside: bool = False) -> None:
     """The same of the answers that ``inexact`` will want."""
     assert kata.speed is not None
-    for sizes in (fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes):
+    shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
+
+    def work_out(sizes: Mapping[str, int]) -> None:
         if go_on() and (case := _exact_case(kata, spec, sizes)):
             _expected_of(case, WHOLE, _rows(case, WHOLE))
+
+    at_once = 1 if beside else min(EXACT_AT_ONCE, *(_fits(spec, sizes) for sizes in shapes))
+    with ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(work_out, shapes))
+
+
+def rehearsals(kata: Kata, spec: Spec, gpu: Gpu) -> tuple[Rehearsal, ...]:
+    """The baselines of ``measure`` that the spec has, on its shapes, as far as the card has room for them beside the
+    checks. Not those that follow indices or lengths: contents without a meaning could make them fail."""
+    assert kata.speed is not None
+    tensors = (*spec.inputs, *spec.written)
+    if not all(spec.dtype(tensor, kata).is_float for tensor in tensors):
+        return ()
+    shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
+    shapes = [sizes for sizes in shapes if _needed(kata, spec, sizes) <= REHEARSAL_SHARE * gpu.memory_bytes]
+    names = [name for name in (kata.speed.baseline, *kata.speed.also_compare) if name in spec.baselines]
+
+    def of(name: str, sizes: Mapping[str, int]) -> Rehearsal:
+        given = tuple((tensor.name, spec.dtype(tensor, kata).name, tensor.extent(sizes)) for tensor in tensors)
+        return Rehearsal(kata.name, name, str(kata.spec_path), given)
+
+    return tuple(of(name, sizes) for name, sizes in product(names, shapes))
 
 
 def threshold_of(kata: Kata, gpu: Gpu) -> Threshold | None:
@@ -272,26 +295,25 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
         return bad
     case = _case(kata, spec, track.sizes, spec.values[0].name)
     secret = track.ahead.secret(track.sizes, track.baseline, used=True)
-    rows = [_rows_of_judged(case, secret, nth) for nth in range(len(chosen(secret, pairs)))]
     request = TimingRequest(
         kata=kata.name,
         baseline=track.baseline,
         bytes_moved=min_bytes_of(kata, spec, track.sizes),
-        secret=secret,
         replaced=case.replaced,
         negated=case.negated,
         pairs=pairs,
+        judged=JUDGED if track.graded else JUDGED_BESIDE,
         noise=noise,
         spec=str(kata.spec_path) if track.baseline in spec.baselines else None,
-        rows=tuple(_coming_back(case, each) for each in rows if each is not None),
     )
-    track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), timing=request))
+    undisclosed = _Undisclosed(case, request, secret)
+    track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), timing=request), undisclosed)
     if track.outcome.findings:
         return _while_timed(from_finding(case, track.outcome.findings[0]), sandbox.printed)
     result = track.result
     if result.finding is not None:
         return _while_timed(from_finding(case, result.finding), sandbox.printed)
-    track.answers = partial(_wrong_while_timed, case, request, result, track, sandbox.printed)
+    track.answers = partial(_wrong_while_timed, undisclosed, result, track, sandbox.printed)
     track.times += result.times
     track.noise += result.noise
     disturbance = _disturbance(result)
@@ -441,8 +463,9 @@ def _case(kata: Kata, spec: Spec, sizes: Mapping[str, int], values: str) -> Case
 WHOLE = "whole"  # the seed of the rows that are looked at of an answer that must be exact
 MOST_AHEAD = 32  # answers in rows of a timing run: some megabytes each
 MOST_WHOLE = 16
+EXACT_AT_ONCE = 2
 # Answers that are worked out ahead at a time, for all grades together: each goes through hundreds of megabytes. More of
-# them would only wait for memory, and so would what is checked meanwhile.
+# them would only wait for memory and for the interpreter, and so would what is compiled and checked meanwhile.
 _AHEAD_AT_ONCE = threading.Semaphore(max(2, len(os.sched_getaffinity(0)) // 4))
 # Hundreds of megabytes for each shape and kind of values. They have a share of the memory that is available.
 INPUT_SHARE, INPUT_BYTES = 16, 4 << 30
@@ -455,20 +478,44 @@ def _inputs() -> Recent[tuple[Any, ...], Mapping[str, ndarray]]:
     return Recent(most, lambda inputs: sum(value.nbytes for value in inputs.values()))
 
 
-def _wrong_while_timed(
-    case: Case, request: TimingRequest, result: TimingResult, track: _Track, printed: str
-) -> Verdict | None:
-    wrong = _judged(case, request, result, track)
+@dataclass(frozen=True)
+class _Undisclosed:
+    """What a timing run is told when it asks. See grader.devices.Undisclosed."""
+
+    case: Case
+    request: TimingRequest
+    secret: int
+
+    def seed(self, call: int) -> int:
+        return seed_of(self.secret, call)
+
+    def judged(self, calls: Sequence[int]) -> list[Judged]:
+        parts = [(call, self.rows(call)) for call in calls if call in self.chosen(call)]
+        return [(call, None if rows is None else _coming_back(self.case, rows)) for call, rows in parts]
+
+    def chosen(self, call: int) -> list[int]:
+        """Which calls are judged of the run that this one is of."""
+        pairs = self.request.pairs
+        return chosen(self.secret, call // pairs, pairs, self.request.judged)
+
+    def rows(self, call: int) -> ndarray | None:
+        """The rows that are looked at of the answer to a call that is judged."""
+        return _rows_of_judged(self.case, self.secret, call, self.chosen(call).index(call))
+
+
+def _wrong_while_timed(asked: _Undisclosed, result: TimingResult, track: _Track, printed: str) -> Verdict | None:
+    wrong = _judged(asked, result, track)
     return wrong and _while_timed(wrong, printed)
 
 
-def _judged(case: Case, request: TimingRequest, result: TimingResult, track: _Track) -> Verdict | None:
+def _judged(asked: _Undisclosed, result: TimingResult, track: _Track) -> Verdict | None:
     """What is wrong with the answers, if anything is."""
-    if wrong := _wrong_answers(case, request, result, track.ahead):
+    case, secret = asked.case, asked.secret
+    if wrong := _wrong_answers(asked, result, track.ahead):
         return wrong[0]
     for call, timed, untimed in result.again[:DIFFERENT]:
-        there = case.in_call(request.secret, call)
-        rows = _rows(there, f"{request.secret} {call}")
+        there = case.in_call(secret, call)
+        rows = _rows(there, f"{secret} {call} again")
         for outputs in (timed, untimed):
             verdict = _whole_answer(there, rows, outputs)
             if not verdict.passed:
@@ -476,24 +523,24 @@ def _judged(case: Case, request: TimingRequest, result: TimingResult, track: _Tr
         if case.spec.deterministic and not (verdict := other_bits(case, (Outcome(),), track.explain)).passed:
             return verdict
     for call, timed, untimed in result.again[DIFFERENT:]:
-        verdict = _agreement(case.in_call(request.secret, call), there.expected, timed, untimed)
+        verdict = _agreement(case.in_call(secret, call), there.expected, timed, untimed)
         if not verdict.passed:
             return verdict
     return None
 
 
 @stage("answers of timed calls")
-def _wrong_answers(case: Case, request: TimingRequest, result: TimingResult, ahead: Ahead) -> list[Verdict]:
+def _wrong_answers(asked: _Undisclosed, result: TimingResult, ahead: Ahead) -> list[Verdict]:
     """The verdicts on the answers that are wrong. Several answers are judged at once, as far as memory allows."""
+    case, secret = asked.case, asked.secret
 
     def judged(nth: int, call: int, outputs: Outputs) -> Verdict:
-        rows = _rows_of_judged(case, request.secret, nth)
-        answer = ahead.answer(case, request.secret, call, rows)
-        unwritten = result.unwritten[nth] if request.rows else {}
-        verdict = _answer(case, answer, outputs, unwritten)
+        rows = asked.rows(call)
+        answer = ahead.answer(case, secret, call, rows)
+        verdict = _answer(case, answer, outputs, {} if rows is None else result.unwritten[nth])
         if verdict.passed or rows is not None:
             return verdict
-        return judge(case.in_call(request.secret, call), Outcome(outputs), answer)  # with the inputs of what is wrong
+        return judge(case.in_call(secret, call), Outcome(outputs), answer)  # with the inputs of what is wrong
 
     assert case.negated is not None  # worked out once, before several threads ask
     parts = [(nth, call, outputs) for nth, (call, outputs) in enumerate(result.answers)]
@@ -549,9 +596,12 @@ def _in_rows(case: Case, rows: ndarray | None) -> tuple[Expected, ...]:
     return case.expected if rows is None else case.part(rows).expected
 
 
-def _rows_of_judged(case: Case, secret: int, nth: int) -> ndarray | None:
-    """The rows that are looked at of the nth answer of a timing run that is judged. Each has its share of the bands."""
-    return _rows(case, f"{secret} {nth}", nth)
+def _rows_of_judged(case: Case, secret: int, call: int, nth: int) -> ndarray | None:
+    """The rows that are looked at of the answer to this call, the nth of a timing run that is judged.
+
+    Each has its share of the bands.
+    """
+    return _rows(case, f"{secret} {call}", (nth + secret) % JUDGED)
 
 
 def _coming_back(case: Case, rows: ndarray) -> Rows:

@@ -12,11 +12,11 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grader.devices import Device, DeviceError, LoadError
+from grader.devices import Device, DeviceError, LoadError, Rehearsal
 from grader.fault import Fault
 from grader.sandbox.frames import Child, read_header, write_header
 from grader.system.processes import end_with_parent
@@ -45,7 +45,7 @@ def _serve(name: str, connection: socket.socket) -> None:
     frames = Child(connection)
     while True:
         try:
-            outcome = device.call(frames.read_call())
+            outcome = device.call(frames.read_call(), frames)
         except DeviceError as error:
             frames.write_broken(str(error))
             os._exit(0)
@@ -69,7 +69,7 @@ def _open(name: str, connection: socket.socket) -> Device:
     """The device with the kata loaded; where that fails, the parent is told why and the child ends."""
     kind: str | None = None
     try:
-        open_device = _OPENERS[name]()
+        open_device = _OPENERS[name](read_header(connection)["rehearse"])
         program = read_header(connection)
         paths = {key: Path(program[key]) for key in ("library", "ptx", "source")}
         if gone := [str(path) for path in paths.values() if not path.is_file()]:
@@ -90,7 +90,7 @@ def _open(name: str, connection: socket.socket) -> Device:
 _Opener = Callable[[Mapping[str, Any], dict[str, Path]], Device]
 
 
-def _simulator() -> _Opener:
+def _simulator(rehearsals: Sequence[Mapping[str, Any]]) -> _Opener:
     from grader.devices.sim import SimDevice
 
     return lambda program, paths: SimDevice(
@@ -98,13 +98,16 @@ def _simulator() -> _Opener:
     )
 
 
-def _gpu() -> _Opener:
+def _gpu(rehearsals: Sequence[Mapping[str, Any]]) -> _Opener:
     """Wakes the GPU before it is known what to load, while the file is still being compiled."""
+    from grader.devices.gpu.baselines import rehearse
     from grader.devices.gpu.device import GpuDevice
     from grader.devices.gpu.driver import Driver
 
     driver = Driver()
     _wake_torch()
+    if rehearsals:
+        rehearse(driver, [Rehearsal(**each) for each in rehearsals])
     return lambda program, paths: GpuDevice(driver, library=paths["library"], source=paths["source"])
 
 
@@ -119,7 +122,7 @@ def _wake_torch() -> None:
             torch.mm(some, some)
 
 
-_OPENERS: dict[str, Callable[[], _Opener]] = {"sim": _simulator, "gpu": _gpu}
+_OPENERS: dict[str, Callable[[Sequence[Mapping[str, Any]]], _Opener]] = {"sim": _simulator, "gpu": _gpu}
 
 
 if __name__ == "__main__":

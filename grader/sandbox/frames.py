@@ -7,6 +7,9 @@ call, so that it does not matter what the child, which maps it, did to the conte
 
 The learner's code runs in the child. So the parent takes no descriptor from there, holds every size and place against
 what the call allows, and copies the room into its own memory before it judges the contents.
+
+While a child times, it asks for what it must not know sooner, and the parent answers as long as the questions are those
+of a timing run.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from grader.devices import (
     DeviceError,
     Finding,
     HostChange,
+    Judged,
     Limits,
     Outcome,
     Outputs,
@@ -39,6 +43,7 @@ from grader.devices import (
     Scalar,
     TimingRequest,
     TimingResult,
+    Undisclosed,
 )
 from grader.devices.contents import DIFFERENT, JUDGED
 from grader.devices.counters import Birth, CallCounters, KernelCoverage, Launch, Launched, Writer
@@ -47,6 +52,7 @@ from grader.devices.report_json import decode, encode
 SHARED_BYTES = 1 << 18  # from here on contents are shared: twice as fast as the socket; of half as much, no faster
 ANSWER_BYTES = 1 << 30  # most that an answer may be beside large outputs: a timing run sends small ones every time
 ANSWERS = JUDGED + 2 * DIFFERENT  # of each output, most that a timing run sends back where it is large
+MOST_QUESTIONS = 6  # of a timing run, for each of its pairs: it may begin again, and keep no more than one answer
 _PIECE_BYTES = 4 << 20  # most that is read from a socket at a time
 _WRITTEN_BYTES, _WRITERS = 16 << 20, 4  # that a thread writes at a time, and how many threads there are
 
@@ -73,28 +79,36 @@ class Parent:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._shared = connection, SharedBuffer()
+        self._undisclosed: Undisclosed | None = None
+        self._told: list[Judged] = []  # the answers that the child was told to send
+        self._questions = 0
 
     def close(self) -> None:
         self._shared.close()
 
-    def write_call(self, call: Call) -> None:
+    def write_call(self, call: Call, undisclosed: Undisclosed | None = None) -> None:
+        """``undisclosed`` answers what the child asks while it times."""
+        self._undisclosed, self._told, self._questions = undisclosed, [], 0
         buffers = [{**vars(item), "data": _poison(item)} for item in call.buffers]
         header = {**vars(call), "buffers": buffers}
         blobs = [buffer.data for buffer in call.buffers if not isinstance(buffer.data, Poison)]
-        places, new = self._shared.write_inputs(blobs, _reply_bytes(call))
+        places, new = self._shared.write_inputs(blobs, _reply_bytes(call, undisclosed))
         header["area"] = (self._shared.begin, self._shared.end)
         _write(self._connection, header, blobs, places, new)
 
-    def read_outcome(self, call: Call, limit_s: float) -> tuple[Outcome, bool]:
-        """What became of ``call``, and whether the device is spent. Raises EOFError, TimeoutError, FrameError.
+    def read_outcome(self, call: Call, limit_s: float) -> tuple[Outcome, bool] | None:
+        """What became of ``call``, and whether the device is spent; None where it was a question, which is answered.
 
-        Raises DeviceError where the child says that the device is broken.
+        Raises EOFError, TimeoutError, FrameError, and DeviceError where the child says that the device is broken.
         """
         most = ANSWER_BYTES + ANSWERS * sum(_output_sizes(call, None).values())
         reader = _Reader(self._connection, limit_s, most_bytes=most)
         header, listed = reader.head()
         if "broken" in header:
             raise DeviceError(str(header["broken"]))
+        if "question" in header:
+            write_header(self._connection, {"answer": self._answer_to(call, header)})
+            return None
         try:
             blobs = [
                 reader.read(size) if place is None else self._shared.read_output(place, size) for size, place in listed
@@ -102,9 +116,24 @@ class Parent:
             outcome, spent = _decode_outcome(header, blobs), bool(header["spent"])
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, StopIteration) as error:
             raise FrameError(f"no outcome: {error!r}") from None
-        if not _answers(call, outcome):
+        if not _answers(call, outcome, self._told):
             raise FrameError("the outputs are not those of the call")
         return outcome, spent
+
+    def _answer_to(self, call: Call, header: Mapping[str, Any]) -> object:
+        self._questions += 1
+        if call.timing is None or self._undisclosed is None or self._questions > MOST_QUESTIONS * call.timing.pairs:
+            raise FrameError("a question out of place")
+        try:
+            calls = [_count(number) for number in header["calls"]]
+            if header["question"] == "seed":
+                (number,) = calls
+                return self._undisclosed.seed(number)
+            told = self._undisclosed.judged(calls)
+        except (LookupError, TypeError, ValueError) as error:
+            raise FrameError(f"no question: {error!r}") from None
+        self._told += told
+        return told
 
 
 class SharedBuffer:
@@ -153,8 +182,9 @@ class SharedBuffer:
         return data
 
 
-def _answers(call: Call, outcome: Outcome) -> bool:
-    """Whether an outcome has the outputs that the call asked for, each as long as it must be."""
+def _answers(call: Call, outcome: Outcome, told: Sequence[Judged]) -> bool:
+    """Whether an outcome has the outputs that the call asked for, each as long as it must be. ``told`` are those of
+    timed calls: the last ones count, of a timing run that began again."""
     if outcome.findings:
         return True
     if call.timing is None:
@@ -162,14 +192,15 @@ def _answers(call: Call, outcome: Outcome) -> bool:
         return outcome.timing is None and _fit(call, rows, outcome.outputs) and _counts(call, rows, outcome.unwritten)
     if (result := outcome.timing) is None:
         return False
-    known = all(isinstance(number, int) and number >= 0 for number, _ in _timed_outputs(outcome))
-    asked: Sequence[Rows | None] = call.timing.rows or [None] * len(result.answers)
+    known = all(isinstance(number, int) and number >= 0 for number, *_ in result.again)
+    asked = told[-call.timing.expected :] if call.timing.expected else []
     counted: Sequence[Mapping[str, int]] = result.unwritten or [{}] * len(result.answers)
     return (
         known
-        and len(asked) == len(result.answers) == len(counted)
-        and all(_fit(call, rows, outputs) for rows, (_, outputs) in zip(asked, result.answers, strict=True))
-        and all(_counts(call, rows, unwritten) for rows, unwritten in zip(asked, counted, strict=True))
+        and [number for number, _ in asked] == [number for number, _ in result.answers]
+        and len(asked) == call.timing.expected == len(counted)
+        and all(_fit(call, rows, outputs) for (_, rows), (_, outputs) in zip(asked, result.answers, strict=True))
+        and all(_counts(call, rows, unwritten) for (_, rows), unwritten in zip(asked, counted, strict=True))
         and all(_fit(call, None, outputs) for _, *both in result.again for outputs in both)
     )
 
@@ -202,9 +233,11 @@ def _output_sizes(call: Call, rows: Rows | None) -> dict[str, int]:
     return {buffer.name: rows.bytes_of(buffer) if rows else len(buffer.data) for buffer in outputs}
 
 
-def _reply_bytes(call: Call) -> int:
+def _reply_bytes(call: Call, undisclosed: Undisclosed | None) -> int:
     """What the large outputs take: in a timing run, the judged answers. Others, which are few, take the socket."""
-    parts = (call.timing.rows or [None] * JUDGED) if call.timing else [call.rows]
+    parts = [call.rows]
+    if call.timing is not None:
+        parts = [rows for _, rows in undisclosed.judged(range(call.timing.pairs))] if undisclosed else []
     sizes = (size for rows in parts for size in _output_sizes(call, rows).values())
     return sum(_whole_pages(size) for size in sizes if size >= SHARED_BYTES)
 
@@ -303,6 +336,18 @@ class Child:
             *(data for _, outputs in _timed_outputs(outcome) for data in outputs.values()),
         ]
         _write(self._connection, {**header, "spent": spent}, blobs, [self._put(blob) for blob in blobs])
+
+    def seed(self, call: int) -> int:
+        """As Undisclosed, of which this is the child's end."""
+        return int(self._answer("seed", [call]))
+
+    def judged(self, calls: Sequence[int]) -> list[Judged]:
+        """The same."""
+        return [(call, _decode_rows(rows) if rows else None) for call, rows in self._answer("judged", calls)]
+
+    def _answer(self, question: str, calls: Sequence[int]) -> Any:
+        write_header(self._connection, {"question": question, "calls": [*calls]})
+        return read_header(self._connection)["answer"]
 
     def write_broken(self, problem: str) -> None:
         """In place of an outcome: the device is broken."""
@@ -419,7 +464,7 @@ def _decode_call(header: dict[str, Any], blobs: Iterable[Contents]) -> Call:
     timing = header["timing"]
     if timing is not None:
         names = {name: tuple(timing[name]) for name in ("replaced", "negated")}
-        timing = TimingRequest(**{**timing, **names, "rows": tuple(map(_decode_rows, timing["rows"]))})
+        timing = TimingRequest(**{**timing, **names})
     rows = _decode_rows(header["rows"]) if header["rows"] else None
     limits = Limits(**header["limits"])
     card = Card(**header["card"]) if header["card"] else None

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import inf
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from grader.compile import unit
-from grader.devices import WARM_UP_S, Call, DeviceError, Finding, Limits, Outcome
+from grader.devices import WARM_UP_S, Call, DeviceError, Finding, Limits, Outcome, Rehearsal, Undisclosed
 from grader.devices.counters import CallCounters, KernelCounters, KernelCoverage, Launch, Launched, Writer
 from grader.sandbox.child import CUT_OFF, SandboxError
 from grader.sandbox.frames import FrameError, Parent, read_header, write_header
@@ -70,11 +70,12 @@ class Program:
 class Sandbox:
     """One child process at a time, replaced after any error. ``start`` it early: a GPU's child is seconds in coming.
 
-    ``torch``: a baseline will need it. The child is then a fork of a process that has imported it.
+    ``torch``: a baseline will need it. The child is then a fork of a process that has imported it, and the first child
+    begins with the ``rehearsals``.
     """
 
-    def __init__(self, device: str, *, torch: bool = False) -> None:
-        self._device, self._torch = device, torch
+    def __init__(self, device: str, *, torch: bool = False, rehearsals: Sequence[Rehearsal] = ()) -> None:
+        self._device, self._torch, self._rehearsals = device, torch, rehearsals
         self._program: Program | None = None
         self._child: _Child | None = None
         self._seconds = 0.0  # that all calls took, as a Stopwatch counts them
@@ -96,7 +97,8 @@ class Sandbox:
     def start(self) -> _Child:
         """Start the child where there is none, without waiting until it is ready."""
         if self._child is None:
-            self._child = _Child(self._device, torch=self._torch)
+            self._child = _Child(self._device, torch=self._torch, rehearsals=self._rehearsals)
+            self._rehearsals = ()
             if self._program is not None:
                 self._child.load(self._program)
         return self._child
@@ -125,8 +127,9 @@ class Sandbox:
             with contextlib.suppress(_ChildGone):
                 child.ready()
 
-    def call(self, call: Call) -> Outcome:
+    def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
         """Run the launcher once. A child that ends, hangs or breaks its device becomes a Finding in the Outcome.
+        ``undisclosed`` answers what a timing run asks.
 
         Raises SandboxError when a child cannot even be made ready, and when the device is broken.
         """
@@ -135,7 +138,8 @@ class Sandbox:
         began = time.monotonic()
         try:
             with stage("timing" if call.timing else "calls of the launcher"):
-                outcome, spent = child.ask(replace(call, launcher=unit.launcher_in(tag, call.launcher)), self._seconds)
+                named = replace(call, launcher=unit.launcher_in(tag, call.launcher))
+                outcome, spent = child.ask(named, self._seconds, undisclosed)
         except _ChildGone as lost:
             self.printed = child.printed()
             self.close()
@@ -279,7 +283,7 @@ def _spawned(
 
 
 class _Child:
-    def __init__(self, device: str, *, torch: bool) -> None:
+    def __init__(self, device: str, *, torch: bool, rehearsals: Sequence[Rehearsal]) -> None:
         self._device = device
         self._memory_limit = 0
         self._memory_at_start: int | None = None  # known once the child is ready
@@ -295,14 +299,18 @@ class _Child:
             start = _TORCH.start if torch else _starter
             guarded = None if start is None else start(*about)
             self._process: subprocess.Popen[bytes] | Guarded = guarded or _spawned(*about)
+        self._say({"rehearse": [vars(each) for each in rehearsals]})
 
     def load(self, program: Program) -> None:
         self._memory_limit = program.memory_limit_bytes
         fields = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(program).items()}
-        with contextlib.suppress(_ChildGone):  # the first call says what became of it
-            self._send(lambda: write_header(self._socket, fields))
+        self._say(fields)
 
-    def ask(self, call: Call, before_s: float = 0.0) -> tuple[Outcome, bool]:
+    def _say(self, header: Mapping[str, Any]) -> None:
+        with contextlib.suppress(_ChildGone):  # the first call says what became of it
+            self._send(lambda: write_header(self._socket, header))
+
+    def ask(self, call: Call, before_s: float = 0.0, undisclosed: Undisclosed | None = None) -> tuple[Outcome, bool]:
         """What became of the call, and whether the child is of no more use. ``before_s``: what earlier calls took."""
         self.took_s = 0.0
         self.ready()
@@ -311,7 +319,7 @@ class _Child:
         if call.timing:  # holds inputs, answers and what it sends; and torch, where that is the baseline
             self._memory_limit = max(self._memory_limit, TIMING_COPIES * buffers_bytes + TIMING_BYTES)
         try:
-            self._send(lambda: self._frames.write_call(call))
+            self._send(lambda: self._frames.write_call(call, undisclosed))
             stopwatch = Stopwatch(self._process.pid)
 
             def look() -> None:
@@ -320,7 +328,8 @@ class _Child:
                 self._check_memory()
                 self._check_processes()
 
-            answer = self._receive(lambda: self._frames.read_outcome(call, ANSWER_LIMIT_S), look)
+            while (answer := self._receive(lambda: self._frames.read_outcome(call, ANSWER_LIMIT_S), look)) is None:
+                look()
             self.took_s = stopwatch.seconds()
             return answer
         except TimeoutError:
@@ -372,7 +381,7 @@ class _Child:
                 look()
         try:
             return read()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, ConnectionResetError, BrokenPipeError):
             raise self._ended() from None
         except FrameError:
             raise _ChildGone("crash", "the launcher wrote to the grader's connection") from None

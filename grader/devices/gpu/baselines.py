@@ -5,15 +5,16 @@ A spec's baseline works on the kata's inputs, in contents that the launcher neve
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_uint64
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grader.content.dtype import DTYPES
 from grader.content.spec import find_spec
-from grader.devices import Buffer, TimingRequest
+from grader.devices import Buffer, Rehearsal, TimingRequest
 from grader.devices.gpu.driver import Driver
 from grader.devices.gpu.ptx import read_ptx
 
@@ -68,12 +69,10 @@ class Baselines:
 
     def _from_spec(self, request: TimingRequest, inputs: Mapping[str, int], buffers: tuple[Buffer, ...]) -> Run:
         """The spec's own, on torch tensors that lie where the inputs are. The first call may choose its kernels."""
-        import torch
-
         assert request.spec is not None
         make = find_spec(Path(request.spec), request.kata).baselines[request.baseline]
         try:
-            torch.cuda.set_stream(torch.cuda.ExternalStream(self._driver.stream.value or 0))  # type: ignore[no-untyped-call]
+            _use_stream(self._driver)
             tensors = {item.name: _tensor(inputs.get(item.name), item) for item in buffers}
             run = make(**tensors)
             run()
@@ -92,6 +91,30 @@ class Baselines:
         for place in range(0, size, len(block)):
             self._driver.upload(memory + place, block[: size - place])
         return memory
+
+
+def rehearse(driver: Driver, wanted: Sequence[Rehearsal]) -> None:
+    """Run each once on the stream, on zeros. What cannot run says so when it is timed."""
+    import torch
+
+    with contextlib.suppress(Exception):
+        _use_stream(driver)
+        for each in wanted:
+            make = find_spec(Path(each.spec), each.kata).baselines[each.baseline]
+            tensors = {
+                name: torch.zeros(shape, dtype=getattr(torch, DTYPES[dtype].torch_name), device="cuda")
+                for name, dtype, shape in each.tensors
+            }
+            make(**tensors)()
+    with contextlib.suppress(Exception):
+        driver.synchronize()
+        torch.cuda.empty_cache()
+
+
+def _use_stream(driver: Driver) -> None:
+    import torch
+
+    torch.cuda.set_stream(torch.cuda.ExternalStream(driver.stream.value or 0))  # type: ignore[no-untyped-call]
 
 
 class _Bytes:

@@ -25,6 +25,7 @@ from grader.devices import (
     Poison,
     Rows,
     TimingRequest,
+    Undisclosed,
 )
 from grader.devices.counters import Launch
 from grader.devices.gpu.baselines import BaselineError
@@ -76,9 +77,10 @@ class GpuDevice:
         self._differ, self._reader = Differ(driver), RowReader(driver)
         self.spent = False
 
-    def call(self, call: Call) -> Outcome:
+    def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
         if call.timing is not None:
-            return self._time(call, call.timing)
+            assert undisclosed is not None
+            return self._time(call, call.timing, undisclosed)
         placed = [_Placed(self._driver, buffer, self._differ) for buffer in call.buffers]
         self._driver.do("cuCtxSynchronize")
         pointers = [item.pointer for item in placed]
@@ -119,7 +121,7 @@ class GpuDevice:
         text = self._take_calls().decode(errors="replace")
         return self._rules.broken(text, self._driver.stream.value or 0, places)
 
-    def _time(self, call: Call, request: TimingRequest) -> Outcome:
+    def _time(self, call: Call, request: TimingRequest, undisclosed: Undisclosed) -> Outcome:
         self._launches()
         called: list[Sequence[int]] = []  # the pointers of each call
 
@@ -128,7 +130,7 @@ class GpuDevice:
             self._launch(call, pointers)
 
         try:
-            with Timing(self._driver, request, call.buffers) as timing:
+            with Timing(self._driver, request, call.buffers, undisclosed) as timing:
                 result = timing.run(launch)
         except BaselineError as error:
             return Outcome(findings=(Finding("inconclusive", str(error)),))

@@ -80,6 +80,12 @@ class Driver:
         self.do("cuMemAlloc_v2", byref(memory), c_size_t(max(1, size)))
         return memory.value
 
+    def free_bytes(self) -> int:
+        """How much device memory is free."""
+        free, total = c_size_t(), c_size_t()
+        self.do("cuMemGetInfo_v2", byref(free), byref(total))
+        return free.value
+
     def free(self, address: int) -> None:
         self.do("cuMemFree_v2", c_uint64(address))
 

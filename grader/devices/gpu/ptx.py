@@ -1,5 +1,5 @@
 """The kernels that the grader itself needs, as PTX for any driver since CUDA 11: wait, replace, negate, compare, count,
-read."""
+digest, read."""
 
 from __future__ import annotations
 
@@ -116,6 +116,41 @@ mul.lo.u64 %word, %word, 0x94D049BB133111EB;
 shr.u64 %shifted, %word, 31;
 xor.b64 %word, %word, %shifted;
 """  # contents.mixed, where %nth counts from 1
+
+DIGEST = f"""{_HEAD}
+.visible .entry digest(.param .u64 place, .param .u64 words, .param .u64 key, .param .u64 sum) {{
+.reg .pred %go;
+.reg .b32 %me, %width, %block, %blocks, %given;
+.reg .b64 %place, %words, %key, %total, %sum, %i, %step, %at, %number, %nth, %word, %shifted;
+ld.param.u64 %place, [place];
+ld.param.u64 %words, [words];
+ld.param.u64 %key, [key];
+ld.param.u64 %sum, [sum];
+mov.u32 %me, %tid.x;
+mov.u32 %width, %ntid.x;
+mov.u32 %block, %ctaid.x;
+mov.u32 %blocks, %nctaid.x;
+mul.wide.u32 %step, %width, %blocks;
+mad.lo.u32 %me, %block, %width, %me;
+cvt.u64.u32 %i, %me;
+mov.u64 %total, 0;
+AGAIN:
+setp.ge.u64 %go, %i, %words;
+@%go bra DONE;
+mad.lo.u64 %at, %i, 4, %place;
+ld.global.u32 %given, [%at];
+cvt.u64.u32 %number, %given;
+xor.b64 %number, %number, %key;
+add.u64 %nth, %i, 1;
+{_MIXED}add.u64 %total, %total, %word;
+add.u64 %i, %i, %step;
+bra AGAIN;
+DONE:
+red.global.add.u64 [%sum], %total;
+ret;
+}}
+"""
+"""digest(place, u64 words, u64 key, u64* sum): adds contents.mixed(key ^ w, i) to ``sum`` for the ith 4-byte word w."""
 
 REPLACE = f"""{_HEAD}
 .visible .entry replace(

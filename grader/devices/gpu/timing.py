@@ -4,23 +4,26 @@ A sample is: contents that no call got before at shifted pointers, poisoned outp
 nothing of all that is left in it, a short wait in which the host gets ahead, event, launch, event, and a copy of the
 outputs in the order of the stream. Then an untimed call gets the same contents at other places, and the answers are
 compared bit by bit. The parent judges timed answers that chance picks, and those with other bits.
+
+All timed answers stay on the card until the last is there. Only then does this process learn which are judged, and in
+which rows: the learner's code runs here, and could read of it. For the same reason it gets the seed of a call's
+contents when it makes them.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_float, c_size_t, c_uint64, c_void_p
 from random import Random
 
-from grader.devices import WARM_UP_S, Buffer, Finding, Outputs, Poison, TimingRequest, TimingResult
+from grader.devices import WARM_UP_S, Buffer, Finding, Outputs, Poison, Rows, TimingRequest, TimingResult, Undisclosed
 from grader.devices.contents import (
     DIFFERENT,
     REPLACED,
     ROTATION_BYTES,
     ROTATIONS,
-    UNTIMED,
-    chosen,
     negated,
     number_of,
     rotation,
@@ -28,6 +31,7 @@ from grader.devices.contents import (
 from grader.devices.drift import drifted
 from grader.devices.gpu.baselines import Baselines, Run
 from grader.devices.gpu.differ import Differ
+from grader.devices.gpu.digest import Digester
 from grader.devices.gpu.driver import Driver
 from grader.devices.gpu.nvml import Monitor
 from grader.devices.gpu.ptx import NEGATE, REPLACE, SPIN
@@ -39,8 +43,10 @@ SHIFT_BYTES, SHIFTS = 256, 256
 SPIN_CYCLES = 300_000  # some 160 us: longer than the host takes to call a launcher or torch
 GUARD_BYTES = 1 << 16
 SMALL_BYTES = 1 << 16  # outputs up to here come back whenever an untimed call gave other bits
+KEPT_SHARE = 0.5  # of the memory that is free, for answers that may be judged
 COLD_CLOCK = 0.05  # of the SM clock: who loses more while samples are taken had not warmed up
 
+_ALIGNMENT = 256  # of answers that are kept
 _L2_CACHE_SIZE, _PERSISTING_L2_LIMIT = 38, 6  # CUdevice_attribute, CUlimit
 _CARD = {  # name -> CUdevice_attribute
     "sms": 16,
@@ -57,7 +63,7 @@ _Times = list[tuple[float, float]]  # seconds of the baseline and of what ran be
 class _Input:
     """An input's master, long enough for every rotation, and the two places where calls find what is made of it.
 
-    One that is ``updated`` holds an answer after a call; ``timed`` is then where a timed call's is kept.
+    One that is ``updated`` holds an answer after a call.
     """
 
     def __init__(self, driver: Driver, buffer: Buffer) -> None:
@@ -71,7 +77,6 @@ class _Input:
         self.places = [driver.allocate(self.size + SHIFT_BYTES * SHIFTS) for _ in range(2)]
         self.updated = buffer.role == "updated"
         self.words = -(-self.size // 4)
-        self.timed = driver.allocate(4 * self.words) if self.updated else 0
 
     def rotated(self, number: int) -> int:
         """The address of the input's bytes, rotated as its number says."""
@@ -79,10 +84,7 @@ class _Input:
 
 
 class _Output:
-    """Where a call writes: guard, room for the shift, contents, guard; all of it poisoned before each call.
-
-    ``timed`` is where a timed call's answer is kept.
-    """
+    """Where a call writes: guard, room for the shift, contents, guard; all of it poisoned before each call."""
 
     def __init__(self, driver: Driver, buffer: Buffer) -> None:
         self.driver, self.buffer, self.name, self.size = driver, buffer, buffer.name, len(buffer.data)
@@ -90,7 +92,6 @@ class _Output:
         self.room = 2 * GUARD_BYTES + SHIFT_BYTES * SHIFTS + self.size
         self.place = driver.allocate(self.room)
         self.words = -(-self.size // 4)
-        self.timed = driver.allocate(4 * self.words)
 
     def prepare(self) -> None:
         self.driver.fill(self.place, self.poison[0], self.room)
@@ -105,12 +106,64 @@ class _Output:
         return None
 
 
+class _Kept:
+    """Where timed answers are kept, one after the other; ``calls`` are those of the answers that are there. The next
+    one lies at ``places``, in the order of ``answered``.
+
+    It is sealed before any other call begins: what a later call does to an answer shows.
+    """
+
+    def __init__(self, driver: Driver, answered: Sequence[_Input | _Output], most: int) -> None:
+        self._driver, self._digester = driver, Digester(driver)
+        self._words = [item.words for item in answered]
+        self._sizes = [-(-4 * words // _ALIGNMENT) * _ALIGNMENT for words in self._words]
+        fit = int(KEPT_SHARE * driver.free_bytes()) // max(1, sum(self._sizes))
+        self._most = max(1, min(most, fit))
+        self._bases = [driver.allocate(size * self._most) for size in self._sizes]
+        self.calls: list[int] = []
+        self._seals: list[tuple[int, int]] = []  # key, digest
+
+    def close(self) -> None:
+        self._digester.close()
+        for base in self._bases:
+            self._driver.free(base)
+
+    @property
+    def places(self) -> list[int]:
+        return self.places_of(len(self.calls))
+
+    def places_of(self, nth: int) -> list[int]:
+        return [base + nth * size for base, size in zip(self._bases, self._sizes, strict=True)]
+
+    def seal(self) -> None:
+        """Let the answer at ``places`` be as it is now."""
+        key = _some_number()
+        self._seals.append((key, self._digest(self.places, key)))
+
+    def is_intact(self, nth: int) -> bool:
+        key, digest = self._seals[nth]
+        return self._digest(self.places_of(nth), key) == digest
+
+    def _digest(self, places: Sequence[int], key: int) -> int:
+        return self._digester.digest(list(zip(places, self._words, strict=True)), key)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.calls) == self._most
+
+    def clear(self) -> None:
+        self.calls.clear()
+        self._seals.clear()
+
+
 class Timing:
     """One timing run on the first GPU. Owns its memory and events until it is closed."""
 
-    def __init__(self, driver: Driver, request: TimingRequest, buffers: tuple[Buffer, ...]) -> None:
-        self._driver, self._request = driver, request
-        self._random = Random(request.secret)
+    def __init__(
+        self, driver: Driver, request: TimingRequest, buffers: tuple[Buffer, ...], undisclosed: Undisclosed
+    ) -> None:
+        self._driver, self._request, self._undisclosed = driver, request, undisclosed
+        self._random = Random()
         self._inputs = [_Input(driver, item) for item in buffers if item.role != "out"]
         self._outputs = [_Output(driver, item) for item in buffers if item.role == "out"]
         updated = [item for item in self._inputs if item.updated]
@@ -119,7 +172,7 @@ class Timing:
         self._answers: list[tuple[int, Outputs]] = []
         self._unwritten: list[Mapping[str, int]] = []
         self._again: list[tuple[int, Outputs, Outputs]] = []
-        self._calls, self._untimed_calls = 0, 0  # of the launcher, each with contents of its own
+        self._calls = 0  # of the launcher, timed ones: each has contents of its own, as each untimed one has
         self._found: Finding | None = None
         self._clocks: list[int] = []
         self._monitor = Monitor(driver.pci_bus_id())
@@ -133,6 +186,7 @@ class Timing:
             driver.do("cuEventCreate", byref(event), 0)
         self._baselines = Baselines(driver)
         self._baseline = self._baselines.open(request, {item.name: item.master for item in self._inputs}, buffers)
+        self._kept = _Kept(driver, self._answered, request.pairs)
 
     def __enter__(self) -> Timing:
         return self
@@ -146,10 +200,10 @@ class Timing:
             driver.do("cuEventDestroy_v2", event)
         self._differ.close()
         self._reader.close()
+        self._kept.close()
         memory = [self._flushed]
         memory += [place for item in self._inputs for place in (item.master, *item.places)]
         memory += [item.place for item in self._outputs]
-        memory += [item.timed for item in self._answered]
         for address in memory:
             driver.free(address)
 
@@ -186,54 +240,53 @@ class Timing:
         are those of the samples of both arms, where there are some: a card that its power limits has another clock
         while the baseline runs alone.
         """
-        for noted in (self._clocks, self._answers, self._unwritten, self._again):
+        for noted in (self._clocks, self._answers, self._unwritten, self._again, self._kept):
             noted.clear()
         noise = [(self._baseline_s(), self._baseline_s()) for _ in range(self._request.noise)]
         noise = [(second, first) if pair % 2 else (first, second) for pair, (first, second) in enumerate(noise)]
         if self._request.pairs:
             self._clocks.clear()
-        judged = chosen(self._request.secret, self._request.pairs)
-        times = [
-            self._pair(launch, flipped=pair % 2 == 1, judged=pair in judged) for pair in range(self._request.pairs)
-        ]
+        times = [self._pair(launch, flipped=pair % 2 == 1) for pair in range(self._request.pairs)]
+        self._take_judged()
         quarter = max(1, len(self._clocks) // 4)
         return noise, times, (_middle(self._clocks[:quarter]), _middle(self._clocks[-quarter:]))
 
-    def _pair(self, launch: Callable[[Sequence[int]], None], *, flipped: bool, judged: bool) -> tuple[float, float]:
+    def _pair(self, launch: Callable[[Sequence[int]], None], *, flipped: bool) -> tuple[float, float]:
         """Seconds of the baseline and of the launcher, the launcher first where ``flipped``."""
         if flipped:
-            mine = self._launcher_s(launch, judged)
+            mine = self._launcher_s(launch)
             return self._baseline_s(), mine
-        return self._baseline_s(), self._launcher_s(launch, judged)
+        return self._baseline_s(), self._launcher_s(launch)
 
     def _baseline_s(self) -> float:
         return self._sample(self._baseline, lambda: None)
 
-    def _launcher_s(self, launch: Callable[[Sequence[int]], None], judged: bool) -> float:
+    def _launcher_s(self, launch: Callable[[Sequence[int]], None]) -> float:
         call, self._calls = self._calls, self._calls + 1
-        timed, untimed = self._contents(call)
+        timed, untimed = self._contents(self._undisclosed.seed(call))
         written = self._poisoned()
         seconds = self._sample(lambda: launch([*timed, *written]), lambda: self._keep(self._answer_at(timed, written)))
         self._found = self._found or self._damage(timed, untimed, written)
-        if judged:
-            self._answers.append((call, self._judged_answer()))
+        self._kept.seal()
         again = self._poisoned()
         launch([*untimed, *again])
         self._driver.do("cuCtxSynchronize")
-        there = self._answer_at(untimed, again)
+        there, was_long = self._answer_at(untimed, again), False
         if self._other_bits(there) and (self._small or len(self._again) < DIFFERENT):
-            first = self._outputs_at([item.timed for item in self._answered])
-            self._again.append((call, first, self._outputs_at(there)))
-            judged = True
-        if judged:  # the host was long in reading it: a baseline that it launches next is late, once
+            self._again.append((call, self._outputs_at(self._kept.places), self._outputs_at(there)))
+            was_long = True
+        self._kept.calls.append(call)
+        if self._kept.is_full and len(self._kept.calls) < self._request.pairs:
+            self._take_judged()
+            was_long = True
+        if was_long:  # the host was long in reading: a baseline that it launches next is late, once
             self._baseline()
             self._driver.do("cuCtxSynchronize")
         return seconds
 
     def _untimed(self, launch: Callable[[Sequence[int]], None]) -> None:
         """One call on contents of its own, and what it did beside its answer."""
-        timed, untimed = self._contents(UNTIMED + self._untimed_calls)
-        self._untimed_calls += 1
+        timed, untimed = self._contents(_some_number())
         written = self._poisoned()
         launch([*timed, *written])
         self._keep(self._answer_at(timed, written))
@@ -242,12 +295,12 @@ class Timing:
 
     # -- what a call gets
 
-    def _contents(self, call: int) -> tuple[list[int], list[int]]:
+    def _contents(self, seed: int) -> tuple[list[int], list[int]]:
         """The contents of a call at two new places: the pointers for the call, and those for the one after it."""
         driver = self._driver
         first, second = [], []
         for position, item in enumerate(self._inputs):
-            number = number_of(self._request.secret, call, position)
+            number = number_of(seed, position)
             one, other = (place + self._shift() for place in item.places)
             driver.copy(one, item.rotated(number), item.size)
             for place in (one, other) if item.updated else ():
@@ -304,8 +357,8 @@ class Timing:
 
     def _keep(self, answer: Sequence[int]) -> None:
         """Copy the outputs as they are when the stream is done, whatever other streams still do."""
-        for item, pointer in zip(self._answered, answer, strict=True):
-            self._driver.copy(item.timed, pointer, 4 * item.words)
+        for item, place, pointer in zip(self._answered, self._kept.places, answer, strict=True):
+            self._driver.copy(place, pointer, 4 * item.words)
 
     def _damage(self, timed: Sequence[int], untimed: Sequence[int], written: Sequence[int]) -> Finding | None:
         """What a call did beside its answer. Its inputs are compared with those that the next call will get."""
@@ -321,20 +374,33 @@ class Timing:
 
     def _other_bits(self, answer: Sequence[int]) -> bool:
         """Whether outputs are not what was kept of the timed call."""
-        outputs = zip(self._answered, answer, strict=True)
-        return self._differ.differs([(item.timed, place, item.words) for item, place in outputs])
+        outputs = zip(self._answered, self._kept.places, answer, strict=True)
+        return self._differ.differs([(kept, place, item.words) for item, kept, place in outputs])
 
-    def _judged_answer(self) -> Outputs:
-        """What was kept of a timed call: all of it, or the rows that were asked for of this one."""
-        if not self._request.rows:
-            return self._outputs_at([item.timed for item in self._answered])
-        rows = self._request.rows[len(self._answers)]
-        self._unwritten.append({item.name: self._reader.unwritten(item.timed, item.buffer) for item in self._answered})
-        return {item.name: self._reader.read(item.timed, item.buffer, rows) for item in self._answered}
+    def _take_judged(self) -> None:
+        """Ask which of the answers that are kept are judged, and copy these to the host. None is kept any longer."""
+        calls = [*self._kept.calls]
+        for call, rows in self._undisclosed.judged(calls) if calls else []:
+            nth = calls.index(call)
+            if not self._kept.is_intact(nth):
+                self._found = self._found or Finding("race", "a later call changed the answer of an earlier one")
+            places = self._kept.places_of(nth)
+            self._answers.append((call, self._outputs_at(places) if rows is None else self._rows_at(places, rows)))
+        self._kept.clear()
+
+    def _rows_at(self, places: Sequence[int], rows: Rows) -> Outputs:
+        answer = list(zip(self._answered, places, strict=True))
+        self._unwritten.append({item.name: self._reader.unwritten(place, item.buffer) for item, place in answer})
+        return {item.name: self._reader.read(place, item.buffer, rows) for item, place in answer}
 
     def _outputs_at(self, places: Sequence[int]) -> Outputs:
         outputs = zip(self._answered, places, strict=True)
         return {item.name: self._driver.download(place, item.size) for item, place in outputs}
+
+
+def _some_number() -> int:
+    """64 bits, which no one can foretell."""
+    return int.from_bytes(os.urandom(8), "little")
 
 
 def _middle(values: Sequence[int]) -> int:
