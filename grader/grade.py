@@ -31,7 +31,7 @@ from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
 from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding, rehearse
 from grader.judge.check import prepare as prepare_check
-from grader.judge.measure import Ahead, inexact, measure, prepare_exact, rehearsals, settled
+from grader.judge.measure import Ahead, inexact, measure, prepare_exact, rehearsals, settled, takes_long
 from grader.judge.measure import prepare as prepare_measure
 from grader.sandbox.early import Early
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
@@ -554,14 +554,16 @@ def _prepare_checks(request: Request, options: Options, checks: bool, at: _Progr
 
 
 def _prepare_timing(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:
-    """The same of timed calls. They are wanted last. On few processors they leave these and memory to nvcc and to
-    torch's import; and always to the checks of other grades, for there is time while the GPU is timed for one of them.
+    """The same of timed calls. They are wanted last, and leave processors and memory to nvcc and to torch's import,
+    unless they are many and so are the processors; and always to the checks of other grades, for there is time while
+    the GPU is timed for one of them.
     """
     gpu, beside = find_gpu(), options.beside
     first = at.is_checked if beside else at.is_built
-    begins = not beside and len(os.sched_getaffinity(0)) >= PROCESSORS_FOR_ALL
     with contextlib.suppress(Exception):
         if _timed(request.kata, options):
+            processors = len(os.sched_getaffinity(0))
+            begins = not beside and processors >= PROCESSORS_FOR_ALL and takes_long(request.kata)
             while not begins and not first.wait(0.05) and at.goes_on():
                 pass
             prepare_measure(request.kata, request.spec, _present(gpu), options.pairs, ahead, at.goes_on)

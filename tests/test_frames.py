@@ -402,6 +402,10 @@ class Device:
             os.kill(os.getpid(), 9)
         if call.launcher == "lies":
             lie()
+        if call.launcher == "times":
+            self.told = undisclosed.judged(range(20))
+            self.seed = undisclosed.seed(7)
+            undisclosed.judged([])
         if call.launcher == "eats":
             self.eaten = b"x" * (400 << 20)
             time.sleep(1000)
@@ -497,6 +501,40 @@ def test_a_race_may_take_memory_for_its_outputs_too(box: Sandbox) -> None:
     with pytest.raises(parent._ChildGone):
         child.ask(call)
     assert child._memory_limit == TIMING_COPIES * 4 * LARGE + TIMING_BYTES
+
+
+def held(pid: int, number: int) -> bool:
+    """Whether a process of Python has a number of 31 to 60 bits anywhere in its memory: as such, or in text."""
+    ways = (str(number).encode(), struct.pack("<II", number & ((1 << 30) - 1), number >> 30))
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in maps:
+            place, mode, *_ = line.split()
+            first, last = (int(end, 16) for end in place.split("-"))
+            if mode.startswith("rw"):
+                with contextlib.suppress(OSError, OverflowError):  # what no process can read
+                    data = os.pread(memory.fileno(), last - first, first)
+                    if any(way in data for way in ways):
+                        return True
+    return False
+
+
+def test_the_memory_of_who_times_has_nothing_of_what_it_was_not_told(box: Sandbox) -> None:
+    """Learners' code could read it. Neither rows nor a seed are there before they are asked for, and both are then."""
+    row, seed, child = (1 << 50) + 12345, (1 << 55) + 54321, box.start()
+    found: list[tuple[str, bool, bool]] = []
+
+    class Looks(Told):
+        def seed(self, call: int) -> int:
+            found.append(("seed", held(child._process.pid, row), held(child._process.pid, seed)))
+            return seed
+
+        def judged(self, calls: Sequence[int]) -> list[Judged]:
+            if child._frames._questions:  # and not the parent itself, which makes room for the answer
+                found.append(("judged", held(child._process.pid, row), held(child._process.pid, seed)))
+            return super().judged(calls)
+
+    box.call(a_call(b"", 4, "times", timing=TIMING), Looks({4: Rows(((row, row + 1),), {"y": 0})}))
+    assert found == [("judged", False, False), ("seed", True, False), ("judged", True, True)]
 
 
 # -- what the GPU makes of contents, on memory of the host

@@ -110,20 +110,32 @@ def test_a_machine_of_little_memory_makes_one_at_a_time(monkeypatch: pytest.Monk
     assert grades_at_a_time() == 1
 
 
-@pytest.mark.parametrize(("beside", "processors"), [(False, 2), (False, 16), (True, 2), (True, 16)])
-def test_what_is_wanted_last_is_worked_out_last(beside: bool, processors: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a grade alone once nvcc is done, or at once where there are processors for both; of several when one has no
-    more to check: the others still have."""
+@pytest.mark.parametrize(
+    ("beside", "processors", "long", "at_once"),
+    [
+        (False, 2, True, False),
+        (False, 16, True, True),
+        (False, 16, False, False),
+        (True, 2, True, False),
+        (True, 16, True, False),
+    ],
+)
+def test_what_is_wanted_last_is_worked_out_last(
+    beside: bool, processors: int, long: bool, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a grade alone once nvcc is done, or at once if it takes long and there are processors for both; of several
+    when one has no more to check: the others still have."""
     kata = next(kata for kata in load_catalog(ROOT).katas.values() if kata.level == "hard" and kata.speed)
     began, at = threading.Event(), pipeline._Progress()
     monkeypatch.setattr(pipeline, "find_gpu", lambda: GPU)
     monkeypatch.setattr(pipeline, "prepare_measure", lambda *_: began.set())
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(processors)))
+    monkeypatch.setattr(pipeline, "takes_long", lambda kata: long)
     request = Request(kata, load_spec(kata), source_of(kata.solution_path), Target("gpu", "sm_90a"))
     arguments = (request, Options(device="gpu", beside=beside), True, at, Ahead())
     thread = threading.Thread(target=pipeline._prepare_timing, args=arguments)
     thread.start()
-    assert began.wait(0.2 if beside or processors == 2 else PATIENCE_S) is (processors == 16 and not beside)
+    assert began.wait(PATIENCE_S if at_once else 0.2) is at_once
     at.is_built.set()
     assert began.wait(0.2 if beside else PATIENCE_S) is not beside
     at.is_checked.set()

@@ -45,7 +45,18 @@ from grader.grade import Options
 from grader.judge import measure as measure_module
 from grader.judge.case import Case, CaseKey
 from grader.judge.check import Explain, SearchBudget, judge
-from grader.judge.measure import LARGE, NOISE_PAIRS, RANKS, STAGES, Ahead, fitted, measure, min_bytes_of, rehearsals
+from grader.judge.measure import (
+    LARGE,
+    NOISE_PAIRS,
+    RANKS,
+    STAGES,
+    Ahead,
+    fitted,
+    measure,
+    min_bytes_of,
+    rehearsals,
+    takes_long,
+)
 from grader.judge.measure import prepare as prepare_measure
 from grader.output import speeds
 from grader.output.grade_json import record
@@ -557,6 +568,11 @@ def test_answers_to_judged_calls_are_worked_out_ahead(count: int, monkeypatch: p
     assert measure(large, SPEC, sandbox, gpu=GPU, ahead=ahead)().passed
     assert len(worked_out) == 2 * (JUDGED + JUDGED_BESIDE)
     assert len(set(sandbox.seeds)) == 4
+
+
+def test_many_answers_take_long() -> None:
+    assert takes_long(KATAS["flash_attn_mma_stages_split_q"])
+    assert not takes_long(KATAS["hgemm_mma_m16n8k16_mma2x4_warp4x4"]) and not takes_long(KATAS["softmax_f32x4"])
 
 
 def test_baselines_that_a_spec_has_are_tried_before_they_are_timed() -> None:

@@ -178,6 +178,12 @@ def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, g
                     pool.submit(work_out, sizes, secret, nth, call)
 
 
+def takes_long(kata: Kata) -> bool:
+    """Whether the answers to be judged are so many that the checks and the timing leave too little time for them."""
+    assert kata.speed is not None
+    return len(kata.speed.shapes) * (JUDGED + JUDGED_BESIDE * len(kata.speed.also_compare)) > ANSWERS_IN_TIME
+
+
 def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
     """How many answers to contents of these sizes memory and processors allow to be worked out at once; at least 1."""
     tensors = (*spec.inputs, *spec.outputs)
@@ -464,6 +470,7 @@ WHOLE = "whole"  # the seed of the rows that are looked at of an answer that mus
 MOST_AHEAD = 32  # answers in rows of a timing run: some megabytes each
 MOST_WHOLE = 16
 EXACT_AT_ONCE = 2
+ANSWERS_IN_TIME = 8
 # Answers that are worked out ahead at a time, for all grades together: each goes through hundreds of megabytes. More of
 # them would only wait for memory and for the interpreter, and so would what is compiled and checked meanwhile.
 _AHEAD_AT_ONCE = threading.Semaphore(max(2, len(os.sched_getaffinity(0)) // 4))
