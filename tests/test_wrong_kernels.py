@@ -392,10 +392,11 @@ OF_THE_UNIT = re.compile(r"unit_[0-9a-f]{16}|(?<=\$L__BB)[0-9]+")
 
 
 def instructions(ptx: Path) -> str:
-    """What stands in a program's functions, without comments and places in the source."""
-    functions = ptx.read_text().partition("\n\t.section")[0]  # behind them stands what a debugger reads
-    inside = [line for line in functions.splitlines() if line.startswith(("\t", "{", "}", "$"))]
-    return OF_THE_UNIT.sub("", "\n".join(line for line in inside if not line.startswith(("\t//", "\t.loc", "\t.file"))))
+    """What stands between the braces of a program's functions, without comments and places in the source. What is only
+    declared outside of them depends on the other files of the unit, too."""
+    bodies = re.findall(r"^\{\n(.*?)^\}", ptx.read_text().partition("\n\t.section")[0], re.MULTILINE | re.DOTALL)
+    lines = [line for body in bodies for line in body.splitlines()]
+    return OF_THE_UNIT.sub("", "\n".join(line for line in lines if not line.startswith(("\t//", "\t.loc", "\t.file"))))
 
 
 def cannot_tell_the_cards_apart(kata: Kata, source: Path, options: Options) -> bool:
