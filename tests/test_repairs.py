@@ -252,7 +252,7 @@ def test_the_line_at_fault_is_named_where_a_finding_has_another(
     ],
 )
 def test_what_the_launcher_gives_is_named(name: str, right: str, by: str, facts: list[str], tmp_path: Path) -> None:
-    kind = Kind.OUT_OF_BOUNDS if name == "scale_f32" else Kind.UNINITIALISED
+    kind = Kind.OUT_OF_BOUNDS if name == "scale_f32" else Kind.WRONG_ANSWER
     verdict, _ = wrong(name, right, by, tmp_path, kind)
     assert has(of_repair(verdict), *facts)
 
