@@ -112,6 +112,7 @@ def test_two_copies_of_one_group_to_the_same_bytes(device: SimDevice, wrong_seed
 # launcher -> facts of the first note, and what is in none
 NOTES = {
     "ring_waits_for_too_few": (["last waited on line", "2 newest groups", "number 2", "wait_group 1"], "has arrived"),
+    "ring_commits_only_copies": (["newest group", "committed no group", "one in each round"], "wait_group"),
     "ring_reads_the_next": (["tile[0]", "copied on line", "has arrived", "another stage"], "copied to again"),
     "ring_reads_the_last": (["tile[0]", "has arrived", "another stage"], "wait_group"),
     "ring_copies_again": (["had arrived in the same place", "copied to again before it is read"], "another stage"),

@@ -74,6 +74,14 @@ def test_misuse_is_found(device: SimDevice, launcher: str, wrong_seeds: range) -
         assert not markers or found[0].line in [line_of(SOURCE, marker) for marker in markers], (seed, found)
 
 
+def test_who_releases_a_stage_early_is_told_what_was_waited_for(device: SimDevice, wrong_seeds: range) -> None:
+    """The thread that fills the stage again is another: it waits for a barrier, and not for the product."""
+    for seed in wrong_seeds:
+        [found] = ring(device, "ring_released_early", seed).findings
+        assert has(found.message, "its warpgroup", "barrier") and "first" not in found.message
+        assert has(found.notes[0], "last wait", f"line {line_of(SOURCE, 'ring_wait_empty')}", "empty[", "1 arrival", "none")
+
+
 @pytest.mark.parametrize("launcher", ["ring_wrong_stride", "ring_wrong_step"])
 def test_wrong_descriptors_show(device: SimDevice, launcher: str, wrong_seeds: range) -> None:
     """Nothing tells a wrong descriptor from a right one but the answer, or bytes that no thread wrote."""

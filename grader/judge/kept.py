@@ -1,7 +1,8 @@
 """A call that fails -> whether it is right as the first call of a process: then the file keeps something between calls.
 
-The second call that is compared is the same to the last pointer, in the same order of warps and blocks. Only what the
-file itself has kept can make it another: a variable of the device or of the host, or memory that it did not free.
+The second call that is compared is the same to the last pointer. Blocks that wait for each other take turns in the same
+order in both, and what other blocks do at the same time must not matter: it has to be so twice. What is left is what
+the file itself has kept: a variable of the device or of the host, or memory that it did not free.
 """
 
 from __future__ import annotations
@@ -35,19 +36,25 @@ class Process:
 def of_calls(process: Process, failed: Case, others: Iterable[Case]) -> tuple[Clue, ...]:
     """A clue if the case is right in the first call of a process and fails in the second; or fails after one of the
     ``others`` alone, of which only a few are tried."""
+
+    def fails_after(first: Case) -> bool:
+        """Whether the case fails after a call with ``first`` in a new process, but not without it."""
+        process.restart()
+        is_wrong = process.fails(first)
+        return process.fails(failed) and not (is_wrong and first is failed)
+
     process.restart()
     if process.fails(failed):
         return ()
+    kept = "the file keeps something from call to call"
     try:
         if process.fails(failed):
             words = "right in call 1 of a process, wrong in call 2, which is the same call"
-            return (Clue("calls", f"{words}: the file keeps something from call to call"),)
+            return (Clue("calls", f"{words}: {kept}"),) if fails_after(failed) else ()
         for other in [*others][:BEFORE]:
-            process.restart()
-            process.fails(other)
-            if process.fails(failed):
+            if fails_after(other) and fails_after(other):
                 words = f"right in call 1 of a process, wrong after a call with {other.shape}"
-                return (Clue("calls", f"{words}: the file keeps something from call to call"),)
+                return (Clue("calls", f"{words}: {kept}"),)
         return ()
     finally:
         process.restart()

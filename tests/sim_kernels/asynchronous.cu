@@ -148,14 +148,14 @@ __global__ void buffers_early_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(buffers_early)
 
-// A ring of three tiles of two rows each, two of them copied ahead.
-template <int LEFT, int READ, int FILL>
+// A ring of three tiles of two rows each, two of them copied ahead. A round without a copy has an empty group, if ALL.
+template <int LEFT, int READ, int FILL, bool ALL = true>
 __device__ __forceinline__ void ring(const float* x, float* y, int n) {
     __shared__ float tile[3][2][THREADS / 2];
     const int tid = threadIdx.x, tiles = n / THREADS, from = THREADS - 1 - tid;
     const auto load = [&](int k, int slot) {
         if (k < tiles) copy<4>(&tile[slot % 3][tid / 64][tid % 64], x + k * THREADS + tid);  // ring's copy
-        commit();
+        if (ALL || k < tiles) commit();
     };
     load(0, 0);
     load(1, 1);
@@ -174,6 +174,10 @@ __global__ void ring_waits_for_too_few_kernel(const float* x, float* y, int n) {
     ring<2, 0, 0>(x, y, n);
 }
 LAUNCHER(ring_waits_for_too_few)
+__global__ void ring_commits_only_copies_kernel(const float* x, float* y, int n) {
+    ring<1, 0, 0, false>(x, y, n);
+}
+LAUNCHER(ring_commits_only_copies)
 __global__ void ring_reads_the_next_kernel(const float* x, float* y, int n) {
     ring<1, 1, 0>(x, y, n);
 }

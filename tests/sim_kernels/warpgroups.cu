@@ -52,7 +52,7 @@ __global__ void ring_kernel(
         if (tid == THREADS)
             for (int i = 0; i < depth / TILE; ++i) {
                 const int s = i % STAGES;
-                wait(&empty[s], (i / STAGES & 1) ^ 1);
+                wait(&empty[s], (i / STAGES & 1) ^ 1);  // ring_wait_empty
                 expect(&full[s], 2 * STAGE * 2);
                 load_box(tile_a + s * STAGE, &a, i * TILE, row, &full[s]);  // ring_load_a
                 load_box(tile_b + s * STAGE, &b, i * TILE, column, &full[s]);

@@ -85,7 +85,11 @@ void Copies::commit(const Warp& warp, Mask mask) {
 void Copies::wait(Warp& warp, Mask mask, u32 groups_left, bool of_all) {
     auto& flying = flying_[warp.index];
     const u32* committed = committed_[warp.index];
-    each_lane(mask, [&](int l) { waits_[warp.index][l] = {warp.here, groups_left, committed[l], true, of_all}; });
+    each_lane(mask, [&](int l) {
+        Wait& last = waits_[warp.index][l];
+        const bool is_again = last.any && last.committed == committed[l];
+        last = {warp.here, groups_left, committed[l], is_again ? last.without + 1 : 0, true, of_all};
+    });
     for (Copy& copy : flying) {
         if (copy.barrier >= 0) continue;
         Mask ready = 0;
@@ -367,7 +371,8 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
     each_lane(mask, [&](int l) {
         const u32* pc = in_flight(address[l], bytes);
         if (!pc) return;
-        const bool bulk = block_.program->code[*pc].entry->is_bulk();
+        const std::string& form = block_.program->code[*pc].entry->form;
+        const bool bulk = form.rfind("cp.async", 0) != 0 || form.find(".bulk") != std::string::npos;
         Finding finding = block_.at(
             warp, warp.here, l, FindingKind::race,
             std::string(
@@ -375,7 +380,8 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
                 : access == Access::write ? "writes "
                                           : "updates ") +
                 block_.shared_place(address[l], bytes, false).text + ", whose " +
-                (bulk ? "cp.async.bulk" : "cp.async") + " on " + block_.line_words(*pc) + " has not been waited for" +
+                (form.rfind("cp.async", 0) == 0 ? bulk ? "cp.async.bulk" : "cp.async" : form.substr(0, form.find('.', 4))) +
+                " on " + block_.line_words(*pc) + " has not been waited for" +
                 (bulk || committed(address[l], bytes)
                      ? ""
                      : ": it is in no group, since nothing committed it (cp.async.commit_group)"));
@@ -400,6 +406,9 @@ std::string Copies::note_on_wait(const Copy& copy, int lane, bool is_stage) cons
     words += ", which leaves the " + (left == 1 ? "newest group" : std::to_string(left) + " newest groups") +
              " in flight, and the copy is in " +
              (place == 1 ? "the newest one" : "the one that is number " + std::to_string(place) + " from the newest");
+    if (!is_stage && wait.without && place + wait.without > left)
+        return words + ": between the wait before and this one the thread committed no group. If it commits one in each "
+                       "round, also without copies, this wait is for the copy";
     return is_stage ? words : words + ": cp.async.wait_group " + std::to_string(place - 1) + " there would wait for it";
 }
 

@@ -133,6 +133,7 @@ class Copies {
     std::vector<BulkCopy> loads_, stores_;
     struct Wait {  // the last one of a thread's
         u32 pc = 0, groups_left = 0, committed = 0;
+        u32 without = 0;  // waits, up to this one, since each of which it has committed nothing
         bool any = false, needs_no_group = false;
     };
     Wait waits_[WARPS_PER_BLOCK][LANES];

@@ -188,7 +188,8 @@ int Device::launch(const void* host, const Geometry& given, void** arguments, co
     launch.order = (call_.seed >> 1) * 0x100000001b3u + launches;
     launch.backwards = call_.seed & 1;
     launch.seed = call_.seed * 0x100000001b3u + launches++;
-    launch.threads = threads_;
+    // Blocks that wait for each other take turns in one order: what a wrong file does is the same in every run.
+    launch.threads = cooperative || p->polls ? 1 : threads_;
     launch.forgives_locals = call_.forgives_locals;
     if (card.most_resident)
         launch.resident =

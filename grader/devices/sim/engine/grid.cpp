@@ -3,7 +3,6 @@
 // They start in a seeded random order. One that has run long is set aside for
 // others, so that blocks which wait for each other make progress.
 #include <algorithm>
-#include <chrono>
 #include <deque>
 #include <numeric>
 #include <thread>
@@ -24,18 +23,12 @@ constexpr u64 ROUNDS_ONE_WAY = 1 << 3;     // turns of each block that may wait,
 constexpr u64 RESIDENT_BYTES = u64(512) << 20;  // of register files and shared memory, of blocks set aside
 constexpr u64 RESIDENT_BLOCKS = 4096;
 
-// A block that may wait comes to its thread again and again while another thread has the block that it waits for, and
-// the operating system may not run that one. How often the thread then yields, and how often it sleeps after that.
-constexpr int YIELDS = 1 << 8, NAPS = 1 << 6;
-constexpr std::chrono::microseconds NAP(200);
-
 class Scheduler {
  public:
     explicit Scheduler(Launch& launch)
         : launch_(launch),
           size_(launch.blocks_per_cluster()),
-          total_(launch.blocks() / size_),
-          turns_of_(size_t(std::max(launch.threads, 1))) {
+          total_(launch.blocks() / size_) {
         stride_ = total_ > 1 ? (launch.order * 0x9e3779b97f4a7c15u | 1) % total_ : 1;
         while (std::gcd(stride_, total_) != 1) stride_ = stride_ % total_ + 1;
         offset_ = (launch.order * 0xbf58476d1ce4e5b9u >> 16) % total_;
@@ -48,23 +41,16 @@ class Scheduler {
         if (cooperative_) capacity_ = total_;  // all are resident
         if (launch.resident) capacity_ = std::min(capacity_, std::max<u64>(launch.resident / size_, 1));
         both_ways_ = p.polls && !launch.resident;
-        waits_ = cooperative_ || p.polls;
         turn_ = cooperative_ || p.fences || p.polls ? COOPERATIVE_TURN : launch.resident ? SMALL_CARD_TURN : TURN;
     }
 
     void work() {
         try {
-            Turns turns(*this);
-            const Cluster* last = nullptr;  // whose turn was this thread's last one, if it has not finished
             while (std::unique_ptr<Cluster> cluster = next()) {
-                if (waits_ && cluster.get() == last) turns.await_others();
-                if (waits_) turns.begin();
                 const bool finished = cluster->run(turn_);
                 for (auto& block : cluster->blocks) count(*block);
                 if (!finished && size_ == 1) check_progress(*cluster->blocks[0]);
-                last = finished ? nullptr : cluster.get();
                 put_back(std::move(cluster), finished);
-                if (waits_) turns.end();
             }
         } catch (const Halt&) {
         } catch (const std::bad_alloc&) {
@@ -77,43 +63,6 @@ class Scheduler {
     }
 
  private:
-    // How many turns each thread has had, as one of them sees it.
-    class Turns {
-     public:
-        explicit Turns(Scheduler& scheduler)
-            : scheduler_(scheduler), me_(scheduler.workers_++), before_(scheduler.turns_of_.size()) {
-            end();
-        }
-        ~Turns() { scheduler_.turns_of_[me_] = NONE; }
-        Turns(const Turns&) = delete;
-        Turns& operator=(const Turns&) = delete;
-
-        void begin() { std::copy(scheduler_.turns_of_.begin(), scheduler_.turns_of_.end(), before_.begin()); }
-        void end() { ++scheduler_.turns_of_[me_]; }
-        // Until each of the others has come to the end of a turn since this thread began its last one.
-        void await_others() const {
-            for (int i = 0; i < YIELDS + NAPS && some_are_behind() && !scheduler_.launch_.stop; ++i) {
-                if (i < YIELDS)
-                    std::this_thread::yield();
-                else
-                    std::this_thread::sleep_for(NAP);
-            }
-        }
-
-     private:
-        static constexpr u64 NONE = 0;  // a thread that has not begun, or has no block to run any more
-
-        bool some_are_behind() const {
-            for (size_t i = 0; i < before_.size(); ++i)
-                if (i != me_ && before_[i] != NONE && scheduler_.turns_of_[i] == before_[i]) return true;
-            return false;
-        }
-
-        Scheduler& scheduler_;
-        const size_t me_;
-        std::vector<u64> before_;
-    };
-
     std::unique_ptr<Cluster> next() {
         std::unique_ptr<Cluster> cluster;
         u64 linear = 0;
@@ -187,9 +136,6 @@ class Scheduler {
     bool cooperative_ = false;
     bool both_ways_ = false;  // whether blocks take turns in the order of the start and in the reverse of it
     u64 turns_ = 0;           // of blocks that were not done
-    bool waits_ = false;      // whether blocks may wait for each other
-    std::atomic<size_t> workers_{0};
-    std::vector<std::atomic<u64>> turns_of_;
     u64 size_, total_, stride_ = 1, offset_ = 0, capacity_ = 1;
     std::mutex mutex_;
     u64 started_ = 0, resident_ = 0;

@@ -20,6 +20,7 @@ void MBarriers::forget() {
     barriers_.clear();
     std::fill(refused_, refused_ + WARPS_PER_BLOCK, 0);
     std::fill(tried_, tried_ + WARPS_PER_BLOCK, 0);
+    std::fill(last_, last_ + WARPS_PER_BLOCK, LastWait());
     wakes_ = 0;
 }
 
@@ -189,6 +190,10 @@ void MBarriers::acquire_parity(Warp& warp, Mask lanes, const MBarrier& barrier, 
 }
 
 // ---- those who wait
+
+void MBarriers::passes(const Warp& warp, u64 address, const MBarrier& barrier) {
+    last_[warp.index] = {true, warp.here, barrier.expected, address, barrier.phase};
+}
 
 void MBarriers::suspend(Warp& warp, int lane, MBarrier& barrier) {
     barrier.waiting[warp.index] |= Mask(1) << lane;
@@ -374,6 +379,7 @@ void wait(Warp& warp, const Instruction& in, Mask mask) {
         if (const Mask first = barriers.first_tries(warp, mask, ended)) counters->wait(warp, (first & ~ended) != 0);
     each_object(address, ended, [&](u64 here, Mask lanes) {
         MBarrier& barrier = barriers.find(warp, __builtin_ctz(lanes), here);
+        barriers.passes(warp, here, barrier);
         if (parity) {
             const u32 asked = warp.row<const u32>(in.operand[1])[__builtin_ctz(lanes)];
             barrier.passed = {true, warp.here, asked, barrier.phase};

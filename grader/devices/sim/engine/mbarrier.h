@@ -46,6 +46,13 @@ struct MBarrier {
     Passed passed;
 };
 
+// The last wait of a warp's that ended. ``phase``: how many phases of the mbarrier had.
+struct LastWait {
+    bool any = false;
+    u32 pc = 0, arrivals = 0;
+    u64 address = 0, phase = 0;
+};
+
 class MBarriers {
  public:
     explicit MBarriers(Block& block) : block_(block) {}
@@ -73,6 +80,8 @@ class MBarriers {
     // lane does not know of yet.
     void acquire_parity(Warp& warp, Mask lanes, const MBarrier& barrier, u32 parity);
     void suspend(Warp& warp, int lane, MBarrier& barrier);
+    void passes(const Warp& warp, u64 address, const MBarrier& barrier);
+    const LastWait& last_wait(const Warp& warp) const { return last_[warp.index]; }
     bool is_refused(const Warp& warp, int lane) const { return refused_[warp.index] >> lane & 1; }
     void answer(const Warp& warp, int lane) { refused_[warp.index] &= ~(Mask(1) << lane); }
     // The lanes at a wait that have not tried before; `ended`: whose wait is over.
@@ -97,6 +106,7 @@ class MBarriers {
 
     Block& block_;
     std::map<u64, MBarrier> barriers_;
+    LastWait last_[WARPS_PER_BLOCK];
     Mask refused_[WARPS_PER_BLOCK] = {}, tried_[WARPS_PER_BLOCK] = {};
     u32 wakes_ = 0;  // since a phase ended
 };

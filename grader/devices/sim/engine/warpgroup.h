@@ -96,6 +96,8 @@ class Warpgroups {
     [[noreturn]] void left_out(const Warp& missing, const Step& step) const;
     [[noreturn]] void stop(const Warp& warp, u32 pc, FindingKind kind, const std::string& message) const;
     std::string line(u32 pc) const;
+    std::string wanted(const Warp& warp, u32 warpgroup, u32 group) const;  // what must come before the warp writes
+    std::string note_on_wait(const Warp& warp) const;
 
     static constexpr size_t ROW_STEP = 64;
 
