@@ -18,7 +18,7 @@ from grader.content.spec import Tensor
 from grader.judge.case import Expected
 from grader.judge.comparison import SHOWN, Comparison, compare
 from grader.judge.encoding import decode, encode, stored
-from grader.judge.pattern import describe, describe_values
+from grader.judge.pattern import describe, describe_values, without_chance
 
 pytestmark = passed_before.GRADER
 
@@ -283,6 +283,29 @@ def said_in(text: str | None) -> tuple[list[int], set[str]]:
 )
 def test_pattern_along_a_line(count: int, wrong: range | list[int], numbers: list[int], nouns: set[str]) -> None:
     assert said_in(pattern(count, wrong)) == (numbers, nouns)
+
+
+@pytest.mark.parametrize(
+    ("others", "is_chance"),
+    [
+        ([{"m": 3, "n": 12}], True),
+        ([{"m": 3, "n": 7}, {"m": 3, "n": 16}], True),
+        ([{"m": 3, "n": 18}], False),  # no whole number of vectors either
+        ([{"m": 1, "n": 12}], False),  # two sizes are others
+    ],
+)
+def test_a_rest_of_vectors_is_chance_where_whole_vectors_fail_too(
+    others: list[dict[str, int]], is_chance: bool
+) -> None:
+    words = pattern(14, [12, 13])
+    assert "last multiple of 4" in words
+    said = without_chance(words, {"m": 3, "n": 14}, others)
+    assert ("last multiple" not in said) == is_chance and said.split(":")[0] == words.split(":")[0]
+
+
+def test_whole_vectors_along_another_axis_say_nothing() -> None:
+    words = f"along n (axis 1), {pattern(14, [12, 13])}"
+    assert without_chance(words, {"m": 3, "n": 14}, [{"m": 4, "n": 14}]) == words
 
 
 def test_pattern_of_what_was_never_written() -> None:

@@ -79,7 +79,9 @@ def test_who_releases_a_stage_early_is_told_what_was_waited_for(device: SimDevic
     for seed in wrong_seeds:
         [found] = ring(device, "ring_released_early", seed).findings
         assert has(found.message, "its warpgroup", "barrier") and "first" not in found.message
-        assert has(found.notes[0], "last wait", f"line {line_of(SOURCE, 'ring_wait_empty')}", "empty[", "1 arrival", "none")
+        assert has(
+            found.notes[0], "last wait", f"line {line_of(SOURCE, 'ring_wait_empty')}", "empty[", "1 arrival", "none"
+        )
 
 
 @pytest.mark.parametrize("launcher", ["ring_wrong_stride", "ring_wrong_step"])

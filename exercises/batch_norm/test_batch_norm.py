@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 EPS = 1e-5
+CHUNK = 1024  # vectors of a channel whose statistics the katas compute at a time
 ROUNDOFF = 2.0**-24
 BITS = tuple(1 << j for j in range(8))
 
@@ -189,12 +190,18 @@ def normed(
     eps: float = EPS,
     outside: float = 0.0,
     early: bool = False,
+    apart: int = 0,
 ) -> tuple[ndarray, ...]:
-    """A norm over count - ``less``, with another eps or one ``outside`` of the root, or with relu before residual."""
+    """A norm over count - ``less``, with another eps or one ``outside`` of the root, or with relu before residual.
+    ``apart``: vectors of a channel whose squares are around their own mean, not the channel's."""
     import numpy
 
     mean, _ = statistics(x)
     squares = ((x - per_channel(mean)) ** 2).sum(axis=(0, 2, 3))
+    if apart:
+        vectors = x.swapaxes(0, 1).reshape(x.shape[1], -1, x.shape[3])
+        chunks = [vectors[:, at : at + apart] for at in range(0, vectors.shape[1], apart)]
+        squares = sum(part.var(axis=(1, 2)) * part[0].size for part in chunks)
     rstd = 1 / (numpy.sqrt(squares / (x.size // x.shape[1] - less) + eps) + outside)
     y = (x - per_channel(mean)) * per_channel(rstd * weight) + per_channel(bias)
     y = numpy.maximum(y, 0.0) + residual if early else y + residual
@@ -209,6 +216,9 @@ NEAR_MISSES = {
     "without eps": lambda x, residual, weight, bias, sizes: normed(x, residual, weight, bias, eps=0.0),
     "eps outside of the root": lambda x, residual, weight, bias, sizes: normed(
         x, residual, weight, bias, eps=0.0, outside=EPS
+    ),
+    "the squares of each chunk are around its own mean: the distance between the means is missing": (
+        lambda x, residual, weight, bias, sizes: normed(x, residual, weight, bias, apart=CHUNK)
     ),
     "relu before the residual is added": lambda x, residual, weight, bias, sizes: normed(
         x, residual, weight, bias, early=True

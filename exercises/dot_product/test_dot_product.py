@@ -8,6 +8,7 @@ exact, and they show a single lost product.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import isqrt
 from typing import TYPE_CHECKING
@@ -59,6 +60,19 @@ def shapes(sizes: tuple[int, ...]) -> tuple[Sizes, ...]:
     return tuple({"n": n} for n in sizes)
 
 
+def rounded_products(vec: int) -> Callable[[ndarray, ndarray, Sizes], ndarray]:
+    """The sum of products that are rounded to half, but for those behind the last whole vector."""
+
+    def of_inputs(a: ndarray, b: ndarray, sizes: Sizes) -> ndarray:
+        import numpy
+
+        products, whole = a * b, a.size // vec * vec
+        products[:whole] = products[:whole].astype(numpy.float16)
+        return products.sum().reshape(1)
+
+    return of_inputs
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
     "the sum of a * a": lambda a, b, sizes: reference(a, a, sizes),
@@ -66,6 +80,9 @@ NEAR_MISSES = {
     "the sum of a + b": lambda a, b, sizes: (a + b).sum().reshape(1),
     "the sum of a": lambda a, b, sizes: a.sum().reshape(1),
     "the sum of b": lambda a, b, sizes: b.sum().reshape(1),
+    "each product is rounded to half": rounded_products(1),
+    "each product of a whole vector of 2 is rounded to half": rounded_products(2),
+    "each product of a whole vector of 8 is rounded to half": rounded_products(8),
     "the product of both sums": lambda a, b, sizes: (a.sum() * b.sum()).reshape(1),
     "the last pair is missing": lambda a, b, sizes: reference(a[:-1], b[:-1], sizes),
     "the first pair is missing": lambda a, b, sizes: reference(a[1:], b[1:], sizes),

@@ -70,12 +70,21 @@ def range_of(count: int) -> ndarray:
 
 
 def turned(
-    x: ndarray, position: ndarray, sizes: Sizes, *, sign: float = 1.0, base: float = THETA, step: float = 2.0
+    x: ndarray,
+    position: ndarray,
+    sizes: Sizes,
+    *,
+    sign: float = 1.0,
+    base: float = THETA,
+    step: float = 2.0,
+    of_vector: bool = False,
 ) -> ndarray:
-    """The pairs turned by sign * position / base^(step * pair / hidden)."""
+    """The pairs turned by sign * position / base^(step * pair / hidden). ``of_vector``: a vector's two pairs count from
+    its first column, not from its first pair."""
     import numpy
 
     pair = numpy.arange(sizes["hidden"] // 2)
+    pair += of_vector * (pair - pair % 2)
     angle = sign * numpy.outer(position, base ** (-step * pair / sizes["hidden"]))
     return (x.view(numpy.complex128) * numpy.exp(1j * angle)).view(numpy.float64)
 
@@ -99,6 +108,9 @@ NEAR_MISSES = {
     "the exponent is pair / hidden, without the 2": lambda x, position, sizes: turned(x, position, sizes, step=1.0),
     "the exponent is 4 * pair / hidden: the column in place of the pair": lambda x, position, sizes: turned(
         x, position, sizes, step=4.0
+    ),
+    "a vector's two pairs are column and column + 1, not column / 2 and column / 2 + 1": lambda x, position, sizes: (
+        turned(x, position, sizes, of_vector=True)
     ),
     "all pairs turn by the same angle": lambda x, position, sizes: turned(x, position, sizes, step=0.0),
     "the second element is made of the first one's new value": forgetful,

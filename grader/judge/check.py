@@ -32,6 +32,7 @@ from grader.judge.earlier import earlier
 from grader.judge.indices import of_finding
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab, beside, in_order
+from grader.judge.pattern import without_chance
 from grader.judge.repairs import SourceLike, repair
 from grader.judge.unset import of_unset
 from grader.sandbox.parent import Sandbox
@@ -556,6 +557,9 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         again = judge(case, search.call(case.call(nth=0, limits=search.budget.limits)))
         if again.kind is Kind.WRONG_ANSWER:
             verdict = replace(again, error_share=verdict.error_share, printed=search.sandbox.printed)
+    if verdict.pattern is not None:
+        others = [dict(key.sizes) for key, is_wrong in lab.known.items() if is_wrong]
+        verdict = replace(verdict, pattern=without_chance(verdict.pattern, dict(richest.sizes), others))
     program = search.sandbox.program
     found = [*clues, *of_unset(program)]
     if not any(clue.about in ("formula", "unset") for clue in found):

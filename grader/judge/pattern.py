@@ -6,7 +6,8 @@ destroy it. Fewer than SUPPORT elements do not make a pattern.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, log, prod, sqrt
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ SUPPORT = 4  # elements, or indices along an axis
 MOST_LINES, LINES_SHOWN = 512, 3  # rows or columns that are looked at, and that are named
 STEPS = (2, 3, 4, 6, 8, 16, 32, 64, 128, 256)
 BLOCK_SIZES = (1024, 512, 256, 128, 64, 32)
+AFTER_VECTORS = ": every element after the last multiple of {}"
 CLOSE = 1e-3  # of a ratio to a factor that has a name
 
 
@@ -81,11 +83,25 @@ def _boundary(first: int, count: int) -> str:
         return ""
     for width in (8, 4, 2):
         if count % width and first == count - count % width and count - first < width:
-            return f": every element after the last multiple of {width}"
+            return AFTER_VECTORS.format(width)
     for size in BLOCK_SIZES:
         if first and first % size == 0:
             return f", a multiple of {size}"
     return ""
+
+
+def without_chance(words: str, failed: Mapping[str, int], others: Iterable[Mapping[str, int]]) -> str:
+    """The words of a pattern; without what they say of the elements after the last whole vector, if whole vectors
+    alone fail, too: in one of the ``others``, whose sizes are those that ``failed`` but for that of the axis."""
+    axis = re.search(r"along (\w+) \(axis", words)
+    for width in (8, 4, 2):
+        for sizes in others if AFTER_VECTORS.format(width) in words else ():
+            changed = [name for name, size in sizes.items() if size != failed[name]]
+            if len(changed) != 1 or (axis is not None and axis[1] != changed[0]):
+                continue
+            if failed[changed[0]] % width and sizes[changed[0]] % width == 0:
+                return words.replace(AFTER_VECTORS.format(width), "")
+    return words
 
 
 def _indices(wrong: ndarray) -> _Indices:
