@@ -10,6 +10,7 @@ from pathlib import Path
 import passed_before
 import pytest
 
+from grader import grade as pipeline
 from grader.compile import unit, unit_build
 from grader.compile.build import Build, CompileFailure, Request, Target, build_all
 from grader.compile.host_view import host_view
@@ -18,8 +19,10 @@ from grader.compile.unit import Member
 from grader.content.catalog import load_catalog
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
+from grader.devices.sim import engine_library
 from grader.grade import Options, grade
 from grader.output.verdict_text import explanation
+from grader.storage.cache import cache_folder
 from grader.verdict import Kind
 
 pytestmark = passed_before.REPOSITORY
@@ -388,13 +391,14 @@ def test_what_the_host_compiles_is_in_its_view(was: str, becomes: str) -> None:
         "// goes on \\",
         "MACRO __device__ int f() { return 1; }",
         "__device__ int f() { return (1; }",
+        "__device__ int f() {\n#include <cmath>\n    return 1; }",
     ],
 )
 def test_unclear_text_stays_in_the_host_view(line: str) -> None:
     """Of the file, or of the function: a macro may make one that is for the host too."""
     text = VIEWED.replace("constexpr int THREADS", f"{line}\nconstexpr int THREADS")
     assert "return 1" not in line or "return 1" in host_view(text) or "return (1" in host_view(text)
-    assert "MACRO" in line or "y[N] =" in host_view(text)
+    assert "MACRO" in line or "cmath" in line or "y[N] =" in host_view(text)
 
 
 # The kernel is wrong in another way in each. The launcher is the solution's.
@@ -421,11 +425,20 @@ def kernels_beside(folder: Path, edits: Sequence[tuple[str, str]]) -> list[Path]
 
 
 @pytest.fixture
+def usual_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulator of the usual cache, for grades with another one: before ``empty_cache``. They try no repairs in PTX
+    that is close to the source: there is none of a file of a unit."""
+    monkeypatch.setattr(pipeline, "source_like_ptx", lambda *_: None)
+    library = engine_library(cache_folder())
+    monkeypatch.setattr(pipeline, "engine_library", lambda folder, **_: library)
+
+
+@pytest.fixture
 def one_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unit_build, "FEWEST", 1)
 
 
-@pytest.mark.usefixtures("empty_cache", "one_is_enough")
+@pytest.mark.usefixtures("usual_engine", "empty_cache", "one_is_enough")
 def test_files_with_one_launcher_share_its_library_and_have_the_verdicts_that_they_have_alone(tmp_path: Path) -> None:
     """Two runs of nvcc: the whole first file, and the kernels of all others."""
     sources = kernels_beside(tmp_path, list(BESIDE.values()))
@@ -445,7 +458,7 @@ def test_files_with_one_launcher_share_its_library_and_have_the_verdicts_that_th
     assert "relu_f32_kernel" in shared.verdict.printed
 
 
-@pytest.mark.usefixtures("empty_cache", "one_is_enough")
+@pytest.mark.usefixtures("usual_engine", "empty_cache", "one_is_enough")
 def test_a_view_that_leaves_out_too_much_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the test above compares tells a launcher from another one; another kernel's name is noticed by the build."""
     monkeypatch.setattr(unit, "host_view", lambda text: "")
@@ -463,10 +476,10 @@ def test_a_view_that_leaves_out_too_much_is_noticed(tmp_path: Path, monkeypatch:
 
 @pytest.mark.usefixtures("empty_cache", "one_is_enough")
 def test_a_kernel_at_fault_is_told_so_as_if_alone_beside_others_with_its_launcher(tmp_path: Path) -> None:
-    """Four runs: the first file, the kernels of the others, those once more without the one at fault, and that one."""
+    """Five runs: the first file and the others' kernels, the same of those that are not at fault, the one that is."""
     nonsense = ("const int idx = ", "const int idx = nonsense + ")
     sources = kernels_beside(tmp_path, [nonsense, BESIDE["wrong"], BESIDE["a race"]])
-    _, failure, wrong, race = built([request_for("relu_f32", source) for source in sources], runs=4)
+    _, failure, wrong, race = built([request_for("relu_f32", source) for source in sources], runs=5)
     assert isinstance(failure, CompileFailure) and "nonsense" in failure.message and failure.line is not None
     assert isinstance(wrong, Build) and isinstance(race, Build) and wrong.tag == race.tag
 

@@ -31,6 +31,8 @@ def host_view(text: str) -> str:
         return text
     plain, parts, done = without_comments(text), [], 0
     for each in filter(_is_for_device_alone, code.functions):
+        if "include" in plain[each.begin : each.end]:  # what the file reads is the host's, too
+            continue
         parts.append(plain[done : each.begin + 1])
         done = each.end - 1
     lines = "".join([*parts, plain[done:]]).splitlines()
