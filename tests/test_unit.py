@@ -485,6 +485,20 @@ def test_a_kernel_at_fault_is_told_so_as_if_alone_beside_others_with_its_launche
 
 
 @pytest.mark.usefixtures("empty_cache", "one_is_enough")
+def test_what_the_frontend_of_the_host_refuses_in_a_kernel_is_refused_without_it(tmp_path: Path) -> None:
+    """A host function, a variable of the host, an operand of the wrong size."""
+    was = "if (idx < n) y"
+    bodies = [
+        "atexit(nullptr);",
+        "extern int of_the_host; y[0] = of_the_host;",
+        'asm volatile("mov.b32 %0, %1;" : "=r"(n) : "l"(n));',
+    ]
+    sources = kernels_beside(tmp_path, [(was, f"{body}\n    {was}") for body in bodies])
+    first, *others = build_all([request_for("relu_f32", source) for source in sources], find_toolchain())
+    assert isinstance(first, Build) and all(isinstance(one, CompileFailure) for one in others)
+
+
+@pytest.mark.usefixtures("empty_cache", "one_is_enough")
 def test_a_library_that_is_not_made_is_made_of_the_next_file(tmp_path: Path) -> None:
     """Five runs: the first file, in which a warning is an error, and the others' kernels; these two; the first file."""
     sources = kernels_beside(tmp_path, [BESIDE["wrong"], BESIDE["a race"]])
