@@ -10,15 +10,19 @@ from pathlib import Path
 import passed_before
 import pytest
 
-from grader.compile import unit
+from grader import grade as pipeline
+from grader.compile import unit, unit_build
 from grader.compile.build import Build, CompileFailure, Request, Target, build_all
+from grader.compile.host_view import host_view
 from grader.compile.toolchain import find_toolchain
 from grader.compile.unit import Member
 from grader.content.catalog import load_catalog
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
+from grader.devices.sim import engine_library
 from grader.grade import Options, grade
 from grader.output.verdict_text import explanation
+from grader.storage.cache import cache_folder
 from grader.verdict import Kind
 
 pytestmark = passed_before.REPOSITORY
@@ -295,3 +299,220 @@ def test_units_are_cut_where_they_grow_too_large() -> None:
     sizes = [len(chunk) for chunk in unit.chunks(members, 1)]
     assert sum(sizes) == 100 and max(sizes) * 10_000 <= unit.MOST_BYTES
     assert len(list(unit.chunks(members[:4], 2))) == 2
+
+
+# -- files with the launcher of another file
+
+VIEWED = """#include "kata.cuh"
+#include <cstdio>
+constexpr int THREADS = 256;
+static_assert(THREADS % 32 == 0, "whole warps");
+struct Half {
+    static __device__ float of(float x) { return x / 2; }
+};
+template <typename T>
+__device__ __forceinline__ T relu(T x, T least = 0) {
+    return x < least ? least : x;  // a nan stays
+}
+__host__ __device__ int blocks_of(int n) {
+    return (n - 1) / THREADS + 1;
+}
+constexpr __device__ int shared_of(int n) {
+    return n * 4;
+}
+__device__ auto width() {
+    return 4;
+}
+namespace {
+template <int N> __global__ void __launch_bounds__(THREADS) kernel(const float* x, float* y, int n) {
+    if (threadIdx.x < n) { y[N] = relu(x[N]) + "{"[n]; }
+}
+}  // namespace
+KATA_EXPORT void relu_f32(const float* x, float* y, int n, cudaStream_t stream) {
+    if (n == 0) printf("nothing to do {");
+    kernel<2><<<blocks_of(n), THREADS, 0, stream>>>(x, y, n);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ("x < least ? least : x;", "least < x ? x : least;"),
+        ("y[N] =", "y[N + 1] ="),
+        ("if (threadIdx.x < n) {", "{\n        const int wide = width();\n"),
+        ("  // a nan stays", ""),
+        ("constexpr int THREADS", "// Of a block.\n\nconstexpr int THREADS"),
+    ],
+    ids=["a function", "a kernel", "more lines", "a comment", "a blank line"],
+)
+def test_a_body_for_the_device_is_not_in_the_host_view(was: str, becomes: str) -> None:
+    assert VIEWED.count(was) == 1
+    assert host_view(VIEWED.replace(was, becomes)) == host_view(VIEWED)
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ("kernel<2><<<", "kernel<3><<<"),
+        ("blocks_of(n), THREADS", "blocks_of(n), 2 * THREADS"),
+        ("nothing to do {", "nothing to do"),
+        ("int THREADS = 256", "int THREADS = 128"),
+        ("return (n - 1)", "return n"),
+        ("return n * 4", "return n * 8"),
+        ("return 4;", "return 4.0f;"),
+        ("T least = 0", "T least = 1"),
+        ("float* y, int n) {\n    if (threadIdx", "float* y, long n) {\n    if (threadIdx"),
+        ("THREADS % 32 == 0", "THREADS % 64 == 0"),
+        ("__launch_bounds__(THREADS)", "__launch_bounds__(THREADS, 2)"),
+        ("template <int N> __global__ void", "template <int N> __global__ __attribute__((weak)) void"),
+        ("return x / 2;", "return x / 4;"),
+        ("template <int N> __global__", "template <int N = 2> __global__"),
+        ("#include <cstdio>", "#include <cmath>"),
+    ],
+    ids=[
+        "template argument", "grid", "text", "constant", "for host and device", "constexpr", "type of its body",
+        "default argument", "signature", "static_assert", "launch bounds", "attribute", "member", "template", "header",
+    ],
+)  # fmt: skip
+def test_what_the_host_compiles_is_in_its_view(was: str, becomes: str) -> None:
+    assert VIEWED.count(was) == 1
+    assert host_view(VIEWED.replace(was, becomes)) != host_view(VIEWED)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#define OPEN {",
+        "#if 0",
+        'const char* braces = R"(})";',
+        "const long million = 1'000'000;",
+        "__device__ int open() <% return 1; %>",
+        "// goes on \\",
+        "MACRO __device__ int f() { return 1; }",
+        "__device__ int f() { return (1; }",
+        "__device__ int f() {\n#include <cmath>\n    return 1; }",
+    ],
+)
+def test_unclear_text_stays_in_the_host_view(line: str) -> None:
+    """Of the file, or of the function: a macro may make one that is for the host too."""
+    text = VIEWED.replace("constexpr int THREADS", f"{line}\nconstexpr int THREADS")
+    assert "return 1" not in line or "return 1" in host_view(text) or "return (1" in host_view(text)
+    assert "MACRO" in line or "cmath" in line or "y[N] =" in host_view(text)
+
+
+# The kernel is wrong in another way in each. The launcher is the solution's.
+BESIDE = {
+    "out of bounds": ("if (idx < n) y[idx]", "y[idx]"),
+    "wrong": ("return x < 0.0f ? 0.0f : x;", "return x < 1.0f ? 0.0f : x;"),
+    "a race": ("if (idx < n) y[idx] = relu(x[idx]);", "if (idx < n) y[idx / 2] = relu(x[idx]);"),
+    "an assertion": ("if (idx < n) y", "assert(idx < n);\n    y"),
+    "a text": ("if (idx < n) y", 'if (idx == 0) printf("%s\\n", __func__);\n    if (idx < n) y'),
+}
+INCLUDED = '#include "kata.cuh"\n#include <cassert>\n#include <cstdio>'
+
+
+def kernels_beside(folder: Path, edits: Sequence[tuple[str, str]]) -> list[Path]:
+    """Files of relu_f32, the first without an edit."""
+    text = KATAS["relu_f32"].solution_path.read_text().replace('#include "kata.cuh"', INCLUDED)
+    sources = []
+    for number, (was, becomes) in enumerate([("", ""), *edits]):
+        assert was in text
+        sources.append(folder / str(number) / "relu_f32.cu")
+        sources[-1].parent.mkdir()
+        sources[-1].write_text(text.replace(was, becomes, 1))
+    return sources
+
+
+@pytest.fixture
+def usual_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulator of the usual cache, for grades with another one: before ``empty_cache``. They try no repairs in PTX
+    that is close to the source: there is none of a file of a unit."""
+    monkeypatch.setattr(pipeline, "source_like_ptx", lambda *_: None)
+    library = engine_library(cache_folder())
+    monkeypatch.setattr(pipeline, "engine_library", lambda folder, **_: library)
+
+
+@pytest.fixture
+def one_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unit_build, "FEWEST", 1)
+
+
+@pytest.mark.usefixtures("usual_engine", "empty_cache", "one_is_enough")
+def test_files_with_one_launcher_share_its_library_and_have_the_verdicts_that_they_have_alone(tmp_path: Path) -> None:
+    """Two runs of nvcc: the whole first file, and the kernels of all others."""
+    sources = kernels_beside(tmp_path, list(BESIDE.values()))
+    requests = [request_for("relu_f32", source) for source in sources]
+    first, *others = built([replace(requests[0], warnings_are_errors=True), *requests[1:]], runs=2)
+    assert isinstance(first, Build)
+    options = Options(device="sim", last_failure=False)
+    told = set()
+    for source, one in zip(sources[1:], others, strict=True):
+        assert isinstance(one, Build) and one.tag == first.tag and one.source.read_bytes() == source.read_bytes()
+        assert one.library.read_bytes() == first.library.read_bytes()
+        alone = grade(KATAS["relu_f32"], options, source=source)
+        shared = grade(KATAS["relu_f32"], replace(options, together=True), source=source)
+        assert explanation(shared) == explanation(alone) and shared.verdict.printed == alone.verdict.printed
+        told.add(explanation(alone))
+    assert len(told) == len(others)
+    assert "relu_f32_kernel" in shared.verdict.printed
+
+
+@pytest.mark.usefixtures("usual_engine", "empty_cache", "one_is_enough")
+def test_a_view_that_leaves_out_too_much_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the test above compares tells a launcher from another one; another kernel's name is noticed by the build."""
+    monkeypatch.setattr(unit, "host_view", lambda text: "")
+    few = ("const int blocks = (n - 1) / THREADS + 1;", "const int blocks = n / THREADS;")
+    sources = kernels_beside(tmp_path, [few, ("relu_f32_kernel", "other_kernel")])
+    sources[2].write_text(sources[2].read_text().replace("relu_f32_kernel<<<", "other_kernel<<<"))
+    first, launched, named = build_all([request_for("relu_f32", source) for source in sources], find_toolchain())
+    assert isinstance(first, Build) and isinstance(launched, Build) and isinstance(named, Build)
+    assert launched.tag == first.tag and not named.tag
+    options = Options(device="sim", last_failure=False)
+    alone = grade(KATAS["relu_f32"], options, source=sources[1])
+    shared = grade(KATAS["relu_f32"], replace(options, together=True), source=sources[1])
+    assert explanation(shared) != explanation(alone)
+
+
+@pytest.mark.usefixtures("empty_cache", "one_is_enough")
+def test_a_kernel_at_fault_is_told_so_as_if_alone_beside_others_with_its_launcher(tmp_path: Path) -> None:
+    """Five runs: the first file and the others' kernels, the same of those that are not at fault, the one that is."""
+    nonsense = ("const int idx = ", "const int idx = nonsense + ")
+    sources = kernels_beside(tmp_path, [nonsense, BESIDE["wrong"], BESIDE["a race"]])
+    _, failure, wrong, race = built([request_for("relu_f32", source) for source in sources], runs=5)
+    assert isinstance(failure, CompileFailure) and "nonsense" in failure.message and failure.line is not None
+    assert isinstance(wrong, Build) and isinstance(race, Build) and wrong.tag == race.tag
+
+
+@pytest.mark.usefixtures("empty_cache", "one_is_enough")
+def test_what_the_frontend_of_the_host_refuses_in_a_kernel_is_refused_without_it(tmp_path: Path) -> None:
+    """A host function, a variable of the host, an operand of the wrong size."""
+    was = "if (idx < n) y"
+    bodies = [
+        "atexit(nullptr);",
+        "extern int of_the_host; y[0] = of_the_host;",
+        'asm volatile("mov.b32 %0, %1;" : "=r"(n) : "l"(n));',
+    ]
+    sources = kernels_beside(tmp_path, [(was, f"{body}\n    {was}") for body in bodies])
+    first, *others = build_all([request_for("relu_f32", source) for source in sources], find_toolchain())
+    assert isinstance(first, Build) and all(isinstance(one, CompileFailure) for one in others)
+
+
+@pytest.mark.usefixtures("empty_cache", "one_is_enough")
+def test_a_library_that_is_not_made_is_made_of_the_next_file(tmp_path: Path) -> None:
+    """Five runs: the first file, in which a warning is an error, and the others' kernels; these two; the first file."""
+    sources = kernels_beside(tmp_path, [BESIDE["wrong"], BESIDE["a race"]])
+    sources[0].write_text(
+        sources[0].read_text().replace("const int idx", "const int of_no_use = n;\n    const int idx")
+    )
+    requests = [request_for("relu_f32", source) for source in sources]
+    first, wrong, race = built([replace(requests[0], warnings_are_errors=True), *requests[1:]], runs=5)
+    assert isinstance(first, CompileFailure) and "of_no_use" in first.message
+    assert isinstance(wrong, Build) and isinstance(race, Build) and wrong.tag == race.tag != ""
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_few_files_with_one_launcher_are_compiled_as_a_whole(tmp_path: Path) -> None:
+    sources = kernels_beside(tmp_path, list(BESIDE.values()))
+    made = built([request_for("relu_f32", source) for source in sources], runs=2)
+    assert len({one.tag for one in made if isinstance(one, Build)}) == len(sources)

@@ -17,7 +17,7 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 
-from grader.compile import dependencies, halves, ninja, probe, shared_memory_limit, symbols, unit
+from grader.compile import dependencies, halves, host_view, ninja, probe, shared_memory_limit, symbols, unit
 from grader.compile.build_store import Builds, Compiled
 from grader.compile.compilation import INCLUDE, Job, exported_names, judge, kept, nvcc_command, run, time_limit_s
 from grader.compile.dependencies import BESIDE, Run, gather
@@ -26,6 +26,7 @@ from grader.compile.nvcc_log import SOURCE
 from grader.compile.request import NAME, Build, BuildError, CompileFailure, Request, Target, Tell
 from grader.compile.toolchain import Toolchain, find_toolchain
 from grader.compile.unit_build import compile_together
+from grader.content import functions
 from grader.storage import cache, entries, manifest
 from grader.storage.lock import BuildLocks
 from grader.verdict import Kind
@@ -54,6 +55,8 @@ _RULES = (
     halves,
     manifest,
 )  # what is refused, and how a build is known to be current
+
+_RULES_OF_UNITS = (unit, host_view, functions)
 
 Failures = dict[tuple[str, str], CompileFailure]
 
@@ -148,7 +151,7 @@ def _plan(request: Request, toolchain: Toolchain, common: bytes, linked: Path | 
     flags += [flag for library in libraries for flag in library.flags]
     known = json.dumps([*request.target.code, *flags, *_flags_alone(request)])
     parts = [text, header.encode(), toolchain.identity.encode(), known.encode()]
-    parts += [Path(unit.__file__).read_bytes()] if together else []
+    parts += [Path(str(module.__file__)).read_bytes() for module in _RULES_OF_UNITS] if together else []
     parts += [library.identity.encode() for library in libraries]
     command = [str(toolchain.nvcc), *flags, "-I", str(INCLUDE)]
     if request.target.device == "gpu":

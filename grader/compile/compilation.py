@@ -59,11 +59,14 @@ def time_limit_s(request: Request) -> int:
     return TEMPLATES_LIMIT_S if "cutlass" in request.kata.libraries else COMPILE_LIMIT_S
 
 
-def nvcc_command(job: Job, *, limit_s: int, halves: bool = False) -> list[str]:
-    """nvcc and what it is told wherever it runs; it keeps what it makes on its way. See halves.py for ``halves``."""
+def nvcc_command(job: Job, *, limit_s: int, halves: bool = False, library: bool = True) -> list[str]:
+    """nvcc and what it is told wherever it runs; it keeps what it makes on its way. See halves.py for ``halves``.
+    Without ``library``, it makes only PTX, and preprocesses the host's code all the same."""
     limit = ["timeout", "-k", "5", str(WAITING * limit_s)] if shutil.which("timeout") else []
     split = [sys.executable, "-I", "-S", str(HALVES)] if halves else []
-    return [*limit, *split, *job.command, "--keep", "-MD", "-MF", f"{NAME}.d", "-o", f"{NAME}.so"]
+    made = ["-o", f"{NAME}.so"] if library else ["-ptx", "-o", f"{NAME}.ptx"]
+    command = [flag for flag in job.command if library or flag != "-shared"]
+    return [*limit, *split, *command, "--keep", "-MD", "-MF", f"{NAME}.d", *made]
 
 
 def run(

@@ -3,6 +3,9 @@
 Nearly all of what nvcc does for a small file is reading the CUDA headers. So the maintainer's checks compile many
 files in one run of nvcc. Each file is a namespace of its own, and its launcher gets a name of its own. Files share a
 unit only where they include the same headers: each still sees exactly what it includes itself.
+
+A file with the launcher of another file (host_view.py) needs no library of its own. Its PTX is given the names that
+the other file's library knows.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from grader.compile.host_view import host_view
 from grader.compile.nvcc_log import SOURCE
 
 MOST_FILES = 96  # in a unit: from here on, the headers are a small part of nvcc's work also for the shortest files
@@ -47,6 +51,7 @@ _DISGUISED = re.compile(r"%:|\?\?=|\*/[ \t]*#|#[ \t]*/\*|\\\r?\n")  # a directiv
 _TAG = re.compile(rf"unit_[0-9a-f]{{{TAG_DIGITS}}}")
 _BRACE = re.compile(r"[{}]")
 _FUNCTION = re.compile(r"^(?:\.\w+\s+)*\.(?:entry|func)\b", re.MULTILINE)
+_ENTRY = re.compile(r"^(?:\.\w+\s+)*\.entry\s+([\w$]+)", re.MULTILINE)
 _SHARED = re.compile(r"^((?:\.\w+\s+)*\.shared\b[^;\n]*;\n)", re.MULTILINE)
 
 _WARNING = re.compile(r"\bwarning\b ?(?:#|:)")
@@ -66,6 +71,11 @@ class Member:
         """The namespace that the file is put into."""
         content = f"{self.launcher}\n{self.declarations}\n{self.text}"
         return f"unit_{hashlib.sha256(content.encode()).hexdigest()[:TAG_DIGITS]}"
+
+    @property
+    def host(self) -> tuple[str, str, str]:
+        """What its library is made of, but for the tag."""
+        return self.launcher, self.declarations, host_view(self.text)
 
     @property
     def includes(self) -> tuple[str, ...]:
@@ -168,6 +178,22 @@ def pieces_of(ptx: str) -> list[tuple[set[str], str]]:
 def ptx_of(tag: str, pieces: Sequence[tuple[set[str], str]]) -> str:
     """The unit's PTX without the functions of the other members, and without their shared memory."""
     return "".join(text for tags, text in pieces if not tags or tag in tags)
+
+
+def kernels_of(ptx: str) -> set[str]:
+    """The names that a library launches kernels by."""
+    return set(_ENTRY.findall(ptx))
+
+
+def renamed(ptx: str, tag: str, other: str) -> str:
+    """The PTX as if the file's namespace were ``other``: in names, and in the texts that are numbers there."""
+    for spelled in (str, _numbers):
+        ptx = ptx.replace(spelled(tag), spelled(other))
+    return ptx
+
+
+def _numbers(text: str) -> str:
+    return ", ".join(map(str, text.encode()))
 
 
 def _parts(ptx: str) -> Iterator[tuple[str, str]]:

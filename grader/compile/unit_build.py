@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from grader.compile import ninja, unit
 from grader.compile.build_store import Builds, Compiled
@@ -25,14 +26,23 @@ from grader.compile.nvcc_log import SOURCE
 from grader.compile.request import NAME, TAG, Target, Tell
 from grader.compile.unit import Member
 from grader.devices import SIM_ARCH
-from grader.storage import cache
+from grader.storage import cache, manifest
+
+# So many files of a unit's must have another file's library for a run of nvcc of their own to be worth it: in it, the
+# headers are read once more for the device.
+FEWEST = 16
 
 
 @dataclass(frozen=True)
 class _Unit:
-    """Members of a unit, with the jobs of each: two where warnings are errors in one build of the same file."""
+    """Members of a unit, with the jobs of each: two where warnings are errors in one build of the same file.
+
+    ``library_of``: the job from which each member has its library; none: the unit makes a library for all. That job is
+    of another unit of the same round.
+    """
 
     members: Mapping[Member, Sequence[Job]]
+    library_of: Mapping[Member, Job] = field(default_factory=dict)
 
     @property
     def jobs(self) -> Iterator[tuple[Member, Job]]:
@@ -61,8 +71,8 @@ def compile_together(
     while shared:
         again: list[Job] = []
         with cache.staging(builds.folder) as stage:
-            largest_first = sorted(_units(shared, parallel), key=lambda one: one.bytes_to_compile, reverse=True)
-            waiting = {stage / f"unit-{number}": one for number, one in enumerate(largest_first)}
+            units = sorted(_units(shared, parallel), key=_order)
+            waiting = {stage / f"unit-{number}": one for number, one in enumerate(units)}
             for place, one in waiting.items():
                 place.mkdir()
                 unit.write(list(one.members), place)
@@ -70,21 +80,35 @@ def compile_together(
 
             def collect(waiting: dict[Path, _Unit] = waiting, again: list[Job] = again) -> None:
                 for place in [place for place in waiting if ninja.status(place) is not None]:
+                    if _waits(waiting[place], waiting.values()):
+                        continue
                     one = waiting.pop(place)
                     for key in _take_apart(one, place, builds):
                         del alone[key]
                         release(key)
-                    again += _not_blamed(one, place)
+                    again += _once_more(one, place, builds)
 
             run(steps, stage, parallel, tell, collect)
         shared = again
     return list(alone.values())
 
 
-def _not_blamed(one: _Unit, place: Path) -> list[Job]:
-    """The files of a failed unit that no error of nvcc names; none if the errors name no file."""
+def _order(one: _Unit) -> tuple[bool, int]:
+    """Those that make libraries first; of these, and of the others, the largest first."""
+    return bool(one.library_of), -one.bytes_to_compile
+
+
+def _waits(one: _Unit, others: Collection[_Unit]) -> bool:
+    """Whether a library that the unit's members are to have is still being made."""
+    to_come = {job.key for other in others if not other.library_of for _, job in other.jobs}
+    return any(job.key in to_come for job in one.library_of.values())
+
+
+def _once_more(one: _Unit, place: Path, builds: Builds) -> list[Job]:
+    """The files of a failed unit that no error of nvcc names, none if the errors name no file; and those of a unit for
+    which there is no library."""
     if ninja.status(place) == 0:
-        return []
+        return [job for member, job in one.jobs if one.library_of and not builds.find(one.library_of[member])]
     blamed = unit.blamed(_log(place), place)
     return [job for member, job in one.jobs if blamed and member.tag not in blamed]
 
@@ -106,51 +130,108 @@ def _units(jobs: Sequence[Job], parallel: int) -> Iterator[_Unit]:
         includes = member.includes if target.arch == SIM_ARCH else None
         group = groups.setdefault((job.command, target, job.request.kata.libraries, includes), {})
         group.setdefault(member, []).append(job)
-    at_least = -(-parallel // len(groups)) if groups else 1
-    for group in groups.values():
-        for chunk in unit.chunks(list(group), at_least):
-            yield _Unit({member: group[member] for member in chunk})
+    parts = [part for group in groups.values() for part in _divided(group) if part.members]
+    at_least = -(-parallel // len(parts)) if parts else 1
+    for part in parts:
+        for chunk in unit.chunks(list(part.members), at_least):
+            theirs = {member: part.library_of[member] for member in chunk} if part.library_of else {}
+            yield _Unit({member: part.members[member] for member in chunk}, theirs)
+
+
+def _divided(group: Mapping[Member, Sequence[Job]]) -> tuple[_Unit, _Unit]:
+    """The members that get a library, and those that have the library of one of them, where these are many.
+
+    Where warnings are errors, a file is always compiled as a whole: for its kernels, too, cudafe++ and g++ then have
+    nothing to say. So is one for a GPU, whose library has the kernels' machine code in it, and one for an older card:
+    only solutions are compiled for these.
+    """
+    first: dict[tuple[str, str, str], Job] = {}
+    library_of: dict[Member, Job] = {}
+    for member, jobs in sorted(group.items(), key=lambda item: not _is_strict(item[1])):
+        if first.setdefault(member.host, jobs[0]) is not jobs[0] and not _is_strict(jobs):
+            library_of[member] = first[member.host]
+    if len(library_of) < FEWEST or next(iter(group.values()))[0].request.target != Target("sim", SIM_ARCH):
+        library_of = {}
+    makers = {member: jobs for member, jobs in group.items() if member not in library_of}
+    return _Unit(makers), _Unit({member: group[member] for member in library_of}, library_of)
+
+
+def _is_strict(jobs: Sequence[Job]) -> bool:
+    return any(job.request.warnings_are_errors for job in jobs)
 
 
 def _unit_step(one: _Unit, place: Path) -> ninja.Step:
-    command = [*nvcc_command(one.first, limit_s=TEMPLATES_LIMIT_S), *unit.FLAGS, *one.target.code]
+    nvcc = nvcc_command(one.first, limit_s=TEMPLATES_LIMIT_S, library=not one.library_of)
+    command = [*nvcc, *unit.FLAGS, *one.target.code]
     command += ["-include", "cuda_runtime.h", SOURCE]
     names = sorted({member.launcher for member in one.members})
     shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-    return ninja.Step(place, tuple(command), f"{len(one.members)} files, {shown}, for {one.target}", TEMPLATES_LIMIT_S)
+    what = f"{len(one.members)} files, {shown}, {'kernels only, ' if one.library_of else ''}for {one.target}"
+    return ninja.Step(place, tuple(command), what, TEMPLATES_LIMIT_S)
 
 
 def _take_apart(one: _Unit, place: Path, builds: Builds) -> list[str]:
     """Put a build of each member into the cache; the keys of those that there are now. None of a unit that reads what
     is not there for every file: each is compiled by itself, where that is known of it alone."""
-    if ninja.status(place) != 0 or not_allowed(one.first, place):
+    if ninja.status(place) != 0 or (not one.library_of and not_allowed(one.first, place)):
         return []
     own = {SOURCE, *(f"{member.tag}/{SOURCE}" for member in one.members)}
     read = gather(Run(place, own, b"", None, None, INCLUDE, one.first.system), builds.hashes)
     if read is None or read["files"]:
         return []
-    compiled = [Compiled(job, made, read) for job, made in _members(one, place)]
+    pieces = unit.pieces_of((place / f"{NAME}.ptx").read_text(errors="replace"))
+    parts = _of_other_libraries(one, pieces, read, builds) if one.library_of else _of_own_library(one, place, pieces)
+    compiled = [Compiled(part.job, made, read) for part in parts if (made := _laid_out(part, place))]
     builds.keep(compiled)
     return [item.job.key for item in compiled]
 
 
-def _members(one: _Unit, place: Path) -> Iterator[tuple[Job, Path]]:
-    """The folder of each member's build, but for those with a fault."""
-    exported = set(exported_names(place / f"{NAME}.so"))
-    pieces = unit.pieces_of((place / f"{NAME}.ptx").read_text(errors="replace"))
-    warned = unit.warned(_log(place))
+@dataclass(frozen=True)
+class _Part:
+    """What is a member's own of what nvcc made, and the library that launches its kernels: as those of ``tag``."""
+
+    job: Job
+    ptx: str
+    library: Path
+    tag: str
+
+
+def _of_own_library(one: _Unit, place: Path, pieces: Sequence[tuple[set[str], str]]) -> Iterator[_Part]:
+    """All members but those without a launcher, or with a warning where that is an error."""
+    library = place / f"{NAME}.so"
+    exported, warned = set(exported_names(library)), unit.warned(_log(place))
     for member, job in one.jobs:
-        made = place / job.key
         if unit.launcher_in(member.tag, member.launcher) not in exported:
             continue
         if job.request.warnings_are_errors and not warned.isdisjoint({member.tag, ""}):
             continue
-        made.mkdir()
-        (made / f"{NAME}.ptx").write_text(unit.ptx_of(member.tag, pieces))
-        if job.request.target.device == "sim" and too_much_shared(job, made):
+        yield _Part(job, unit.ptx_of(member.tag, pieces), library, member.tag)
+
+
+def _of_other_libraries(
+    one: _Unit, pieces: Sequence[tuple[set[str], str]], read: Mapping[str, Any], builds: Builds
+) -> Iterator[_Part]:
+    """All members for which there is a library, made from the same headers, that launches just their kernels."""
+    for member, job in one.jobs:
+        folder = builds.find(one.library_of[member])
+        if folder is None or manifest.about(folder) != read:
             continue
-        (made / SOURCE).write_bytes(job.text)
-        (made / TAG).write_text(member.tag)
-        for file in kept(job.request.target) - {f"{NAME}.ptx", SOURCE}:
-            os.link(place / file, made / file)
-        yield job, made
+        tag = (folder / TAG).read_text()
+        ptx = unit.renamed(unit.ptx_of(member.tag, pieces), member.tag, tag)
+        if unit.kernels_of(ptx) == unit.kernels_of((folder / f"{NAME}.ptx").read_text(errors="replace")):
+            yield _Part(job, ptx, folder / f"{NAME}.so", tag)
+
+
+def _laid_out(part: _Part, place: Path) -> Path | None:
+    """The folder of the build; None where a simulated card would refuse it."""
+    job, made = part.job, place / part.job.key
+    made.mkdir()
+    (made / f"{NAME}.ptx").write_text(part.ptx)
+    if job.request.target.device == "sim" and too_much_shared(job, made):
+        return None
+    (made / SOURCE).write_bytes(job.text)
+    (made / TAG).write_text(part.tag)
+    os.link(part.library, made / f"{NAME}.so")
+    for file in kept(job.request.target) - {f"{NAME}.ptx", f"{NAME}.so", SOURCE}:
+        os.link(place / file, made / file)
+    return made

@@ -18,6 +18,7 @@ _NOT_CODE = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _OPEN, _CLOSE = "([{", ")]}"
+_BRACKET = re.compile(r"[()\[\]{}]")
 _WORD = "|".join(sorted((re.escape(word) for word in TYPE_WORDS), key=len, reverse=True))
 _DEFINITION = re.compile(
     rf"(?:(?<=[;{{}}()])|\A)\s*((?:(?:const|constexpr|static|{_WORD})\s+)+)([A-Za-z_]\w*)\s*=(?!=)"
@@ -51,6 +52,7 @@ class Function:
     name: str
     templates: tuple[str, ...]
     parameters: tuple[Parameter, ...]
+    head: str  # all that stands before its body
     begin: int  # of its body, its braces included
     end: int
     is_kernel: bool
@@ -80,13 +82,10 @@ class Code:
     def closing(self, opening: int) -> int:
         """Where the bracket that opens there is closed; the text's end if it is not."""
         depth = 0
-        for place in range(opening, len(self.text)):
-            if self.text[place] in _OPEN:
-                depth += 1
-            elif self.text[place] in _CLOSE:
-                depth -= 1
-                if depth == 0:
-                    return place
+        for bracket in _BRACKET.finditer(self.text, opening):
+            depth += 1 if bracket[0] in _OPEN else -1
+            if depth == 0:
+                return bracket.start()
         return len(self.text)
 
     @cached_property
@@ -169,6 +168,13 @@ class Code:
         return split(self.text[opening + 1 : self.closing(opening)])
 
 
+def without_comments(text: str) -> str:
+    """The same without comments; every place in it is where it was."""
+    return _NOT_CODE.sub(
+        lambda found: re.sub(r"[^\n]", " ", found[0]) if found[0].startswith(("//", "/*")) else found[0], text
+    )
+
+
 def constants_of(text: str) -> dict[str, int]:
     """The whole numbers that a file names outside of functions, as far as they can be worked out."""
     known: dict[str, Number] = {}
@@ -216,8 +222,8 @@ def _end_of(text: str, start: int) -> int:
     return len(text)
 
 
-def _function(head: str, begin: int, end: int) -> Function | None:
-    head = re.sub(r"\s*(?:const|noexcept|override)?\s*\Z", "", head)
+def _function(before: str, begin: int, end: int) -> Function | None:
+    head = re.sub(r"\b(?:const|noexcept|override)\Z", "", before.rstrip()).rstrip()
     if not head.endswith(")") or "=" in re.sub(r"template\s*<.*?>\s", "", head, flags=re.DOTALL).split("(")[0]:
         return None
     depth, opening = 0, len(head) - 1
@@ -232,7 +238,7 @@ def _function(head: str, begin: int, end: int) -> Function | None:
     template = re.match(r"\s*template\s*<(.*?)>\s*(?=[\w_])", head, re.DOTALL)
     templates = tuple(_last_word(part.partition("=")[0]) for part in split(template[1])) if template else ()
     parameters = tuple(_parameter(part) for part in split(head[opening + 1 : -1]))
-    return Function(name[1], templates, parameters, begin, end, "__global__" in head)
+    return Function(name[1], templates, parameters, before, begin, end, "__global__" in head)
 
 
 def _last_word(text: str) -> str:
