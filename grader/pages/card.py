@@ -37,7 +37,7 @@ class Standing:
 
 
 def standing(catalog: Catalog, states: Mapping[str, State], known: History) -> Standing:
-    done = {name for name, state in states.items() if state.word == PASSED}
+    done = {name for name, state in states.items() if state.passed is not None}
     levels = {
         level: (sum(kata.name in done for kata in katas), len(katas))
         for level in LEVELS
