@@ -21,7 +21,7 @@ from grader.content.hints import COUNT, load_hints
 from grader.fault import Fault
 from grader.grade import Options
 from grader.learner import progress
-from grader.learner.state import PASSED, State
+from grader.learner.state import State
 from grader.learner.way import candidates, upcoming
 from grader.output.console import (
     Commands,

@@ -10,7 +10,7 @@ from grader.content.catalog import Catalog
 from grader.content.start import BLANK
 from grader.content.tracks import COLLECTION, FILE, Step, Track, load_tracks, track_of
 from grader.learner.progress import History
-from grader.learner.state import PASSED, State, next_ones
+from grader.learner.state import State, next_ones
 
 
 @dataclass(frozen=True)

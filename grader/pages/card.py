@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from grader.content.catalog import LEVELS, Catalog
 from grader.learner.progress import GRADE, History
-from grader.learner.state import PASSED, State
+from grader.learner.state import State
 from grader.pages.markup import Markup, Part, label, tag
 
 WIDTH, HEIGHT, EDGE = 480.0, 204.0, 20.0  # pixels
