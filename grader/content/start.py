@@ -8,6 +8,7 @@ verdict asks. All three follow from the solution, the spec and difficulty.yaml. 
 from __future__ import annotations
 
 import ast
+import functools
 import glob
 import os
 import re
@@ -188,8 +189,12 @@ def _free(path: Path) -> Path:
 
 def sketch_of(kata: Kata) -> str:
     """The solution with empty functions. Helpers that wrap PTX and constexpr functions keep what the skeleton has."""
-    solution = kata.solution_path.read_text()
-    answers = skeleton.answer_lines(solution, kata.solution_path)
+    return _sketch_of(kata.solution_path.read_text(), kata.solution_path)
+
+
+@functools.lru_cache(maxsize=8)
+def _sketch_of(solution: str, path: Path) -> str:
+    answers = skeleton.answer_lines(solution, path)
     lines = [(line, number in answers) for number, line in enumerate(solution.split("\n"), 1)]
     numbers = count(1)
     written: list[str] = []
