@@ -42,7 +42,13 @@ def clone(tmp_path: Path) -> Path:
 
 def make_clone(tmp_path: Path) -> Path:
     """A clone with pristine skeletons, whose exercises may be edited."""
-    return Path(shutil.copytree(_pristine().name, tmp_path / "clone"))
+    return copied(Path(_pristine().name), tmp_path)
+
+
+def copied(clone: Path, tmp_path: Path) -> Path:
+    """Another clone like this one: a thousand files, for hundreds of tests. cp needs half as long as shutil."""
+    subprocess.run(["cp", "-a", clone, tmp_path / "clone"], check=True)
+    return tmp_path / "clone"
 
 
 @functools.cache

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 from facts import has
 from patience import PATIENCE_S
-from test_faces import ROOT, make_clone, pytest_run, run, solve
+from test_faces import ROOT, copied, make_clone, pytest_run, run, solve
 
 from grader.content import rung, skeleton
 from grader.content.catalog import Kata, load_catalog
@@ -40,7 +39,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def clone(pristine: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(pristine, tmp_path / "clone"))
+    return copied(pristine, tmp_path)
 
 
 def events(place: Path) -> tuple[Event, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import passed_before
 import pytest
 from facts import has
-from test_faces import ROOT, make_clone, pytest_run, run
+from test_faces import ROOT, copied, make_clone, pytest_run, run
 
 from grader.compile import unit
 from grader.compile.build import Request, Target, _signature_header
@@ -48,7 +47,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def clone(pristine: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(pristine, tmp_path / "clone"))
+    return copied(pristine, tmp_path)
 
 
 @pytest.fixture(scope="module")

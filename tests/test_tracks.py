@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import passed_before
 import pytest
 from facts import has
-from test_faces import ROOT, make_clone, run
+from test_faces import ROOT, copied, make_clone, run
 
 from grader.content.catalog import CatalogError, load_catalog
 from grader.content.start import BLANK, SKELETON
@@ -42,7 +41,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def clone(pristine: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(pristine, tmp_path / "clone"))
+    return copied(pristine, tmp_path)
 
 
 def fresh() -> dict[str, State]:
