@@ -24,7 +24,7 @@ class Value(NamedTuple):
     fault: type[Exception]
 
     def __hash__(self) -> int:
-        """Of the same node, and not of what is in it: the nodes of the same text are the same."""
+        """The node itself counts, not what is in it: a text that is read again has the same nodes."""
         return hash((id(self.node), self.subject))
 
     @property
