@@ -23,7 +23,7 @@ MAPPING, SEQUENCE, STRING, OTHER = range(4)
 Node = list[Any]
 
 FORM = b"1"  # of what is kept: another number where a node looks otherwise
-MOST_KEPT = 1000  # texts; a clone has two hundred
+MOST_KEPT = 500  # texts; a clone has about 150
 
 
 class YamlError(Exception):
