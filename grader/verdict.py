@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from grader.content.catalog import Kata
 from grader.content.source_file import Source
-from grader.devices import Finding
-from grader.devices.counters import CallCounters, Launch, Launched
+
+if TYPE_CHECKING:  # `kata list` needs no device
+    from grader.devices import Finding
+    from grader.devices.counters import CallCounters, Launch, Launched
 
 
 def format_sizes(sizes: Mapping[str, int]) -> str:

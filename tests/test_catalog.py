@@ -7,13 +7,14 @@ import shutil
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from cost import cheapest_cpu_s
 from facts import all_of, has
 
-from grader.content import yaml_fields
+from grader.content import yaml_text
 from grader.content.catalog import Catalog, CatalogError, Kata, Threshold, _listed, find_root, load_catalog
 
 GOOD = """\
@@ -353,6 +354,7 @@ def test_find_root(tmp_path: Path) -> None:
 
 def load_anew(place: Path) -> None:
     """As a process does that has not loaded this catalogue before."""
+    yaml_text.nodes.cache_clear()
     _listed.cache_clear()
     load_catalog(place)
 
@@ -370,18 +372,101 @@ def test_what_loading_costs_grows_with_the_katas_and_no_faster(tmp_path: Path) -
     assert costs_s[1] < 4 * 50 * costs_s[0], costs_s
 
 
-def test_difficulty_yaml_is_parsed_once_and_by_libyaml_where_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert yaml_fields._Loader is getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    parsed: list[str] = []
-    yaml_fields._composed.cache_clear()
+@pytest.fixture
+def parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that were parsed, by libyaml where it is, in a cache folder of the test's own."""
+    found: list[str] = []
+    name = "CSafeLoader" if hasattr(yaml, "CSafeLoader") else "SafeLoader"
 
-    class Counted(yaml_fields._Loader):  # type: ignore[misc]
+    class Counted(getattr(yaml, name)):  # type: ignore[misc]
         def __init__(self, text: str) -> None:
-            parsed.append(text)
+            found.append(text)
             super().__init__(text)
 
-    monkeypatch.setattr(yaml_fields, "_Loader", Counted)
-    load_catalog(make(tmp_path))
+    monkeypatch.setattr(yaml, name, Counted)
+    monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))
+    yaml_text.nodes.cache_clear()
+    return found
+
+
+def test_difficulty_yaml_is_parsed_once(tmp_path: Path, parsed: list[str]) -> None:
+    root = make(tmp_path)
+    before = load_catalog(root)
     assert parsed == [GOOD]
+    for _ in range(2):
+        load_anew(root)
+    assert parsed == [GOOD] and load_catalog(root) == before
+
+
+def test_what_is_kept_of_a_text_is_of_no_other(tmp_path: Path, parsed: list[str]) -> None:
+    load_catalog(make(tmp_path))
+    text = GOOD.replace("value: 45", "value: 46")
+    load_anew(make(tmp_path, text))
+    speed = load_catalog(tmp_path).katas["hgemm_naive_f16"].speed
+    assert parsed == [GOOD, text] and speed is not None and speed.percent["sm_90"] == Threshold(46.0, True)
+
+
+@pytest.mark.parametrize("damage", [b"", b"null", b"0" * 64 + b"\nnull", None], ids=["empty", "other", "forged", "cut"])
+def test_what_was_kept_and_is_damaged_is_made_again(damage: bytes | None, tmp_path: Path, parsed: list[str]) -> None:
+    before = load_catalog(make(tmp_path))
+    (kept,) = (tmp_path / "cache" / "yaml").iterdir()
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-1] if damage is None else damage)
+    load_anew(tmp_path)
+    assert parsed == [GOOD, GOOD] and load_catalog(tmp_path) == before and kept.read_bytes() == whole
+
+
+def test_where_nothing_can_be_kept_it_is_parsed(
+    tmp_path: Path, parsed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KATA_CACHE", str(tmp_path / "file" / "cache"))
+    assert [*load_catalog(make(tmp_path)).katas] == [*NAMES["relu"], *NAMES["hgemm"]]
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "yaml").touch()
+    monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))
+    load_anew(tmp_path)
+    assert parsed == [GOOD, GOOD]
+
+
+def test_of_many_texts_the_oldest_go(tmp_path: Path, parsed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_text, "MOST_KEPT", 4)
+    for count in range(20):
+        yaml_text.nodes(f"a: {count}")
+        assert len([*(tmp_path / "cache" / "yaml").iterdir()]) <= 4
+    yaml_text.nodes.cache_clear()
+    yaml_text.nodes("a: 19")
+    assert len(parsed) == 20
+
+
+def said(node: yaml_text.Node | None) -> Any:
+    """What nodes say, as a YAML loader gives it."""
+    if node is None:
+        return None
+    _, kind, content, *value = node
+    if kind == yaml_text.MAPPING:
+        return {said(key): said(item) for key, item in content}
+    return [*map(said, content)] if kind == yaml_text.SEQUENCE else value[0] if value else content
+
+
+def test_nodes_are_what_yaml_says_of_every_file_also_when_they_were_kept(parsed: list[str]) -> None:
+    root = Path(__file__).parents[1]
+    folders = ("docs", "exercises", "solutions", "tests", "grader")
+    files = [*root.glob("*.yaml"), *(file for folder in folders for file in (root / folder).rglob("*.yaml"))]
+    assert len(files) > 100
+    for file in files:
+        text = file.read_text()
+        fresh = yaml_text.nodes(text)
+        yaml_text.nodes.cache_clear()
+        assert said(fresh) == yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)), file
+        assert yaml_text.nodes(text) == fresh
+    odd = "{a: .inf, b: 1_000, 0x10: ~, c: yes, 2026-03-31: '', d: 1e3, e: !!str 1, f: '\U0001f600'}"
+    assert said(yaml_text.nodes(odd)) == {**yaml.safe_load(odd.replace("2026-03-31: ''", "~: ''"))}
+
+
+def test_what_an_alias_names_again_is_read_and_not_kept(tmp_path: Path, parsed: list[str]) -> None:
+    text = GOOD.replace("multiples: {K: 8}", "multiples: &eight {K: 8}").replace("K: 64}", "K: 64}, *eight")
+    for _ in range(2):
+        load_anew(make(tmp_path, text))
+    kata = load_catalog(tmp_path).katas["hgemm_naive_f16"]
+    assert parsed == [text, text] and kata.speed is not None and kata.speed.shapes[1] == kata.multiples == {"K": 8}

@@ -24,7 +24,7 @@ from browser import DESK, PHONE, absent, browser, view  # noqa: F401
 from compiler import HeldCompiler
 from facts import all_of, has
 from patience import PATIENCE_S, wait_for
-from test_faces import ROOT, make_clone, run
+from test_faces import ROOT, copied, make_clone, run
 
 from grader.content import rung, skeleton, start
 from grader.content.catalog import Catalog, Kata, load_catalog
@@ -79,7 +79,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def clone(pristine: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(pristine, tmp_path / "clone"))
+    return copied(pristine, tmp_path)
 
 
 @pytest.fixture(scope="module")

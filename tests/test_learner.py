@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -17,13 +16,13 @@ from typing import Any
 import pytest
 from facts import has
 from patience import PATIENCE_S
-from test_faces import ROOT, make_clone, pytest_run, run, solve
+from test_faces import ROOT, copied, make_clone, pytest_run, run, solve
 
 from grader.content import rung, skeleton
 from grader.content.catalog import Kata, load_catalog
 from grader.content.source_file import source_of
 from grader.learner import progress
-from grader.learner.progress import Event
+from grader.learner.progress import GRADE, Event
 from grader.verdict import Grade, Kind, Measurement, Verdict
 
 
@@ -40,7 +39,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def clone(pristine: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(pristine, tmp_path / "clone"))
+    return copied(pristine, tmp_path)
 
 
 def events(place: Path) -> tuple[Event, ...]:
@@ -231,15 +230,16 @@ def test_next_is_open_and_core_before_any_drill(clone: Path) -> None:
 
 
 def test_next_gives_drills_when_the_core_is_passed_and_then_ends(clone: Path) -> None:
+    def pass_all(role: str) -> None:
+        event = {"time": "2026-03-31T12:00:00+00:00", "what": GRADE, "verdict": str(Kind.PASS)}
+        passed = [item.name for item in katas.values() if item.role == role]
+        progress.import_lines([json.dumps({**event, "id": name, "kata": name}) for name in passed], clone)
+
     katas = load_catalog(clone).katas
-    for item in katas.values():
-        if item.role == "core":
-            keep_as(item)
+    pass_all("core")
     drill = json.loads(kata(clone, "next", "--json").stdout)
     assert katas[drill["name"]].role == "drill"
-    for item in katas.values():
-        if item.role == "drill":
-            keep_as(item)
+    pass_all("drill")
     done = kata(clone, "next")
     assert done.returncode == 1 and has(done.stdout, "all", "passed") and len(done.stdout.splitlines()) == 1
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import passed_before
 import pytest
 from facts import all_of, has
-from test_faces import make_clone, run, solve
+from test_faces import copied, make_clone, run, solve
 
 from grader.compile import listing as module
 from grader.compile.listing import Instruction, Kernel, ListingError, _figures, _ptx, _sass, grouped, headline, in_order
@@ -35,7 +35,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def clone(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("KATA_DATA", str(tmp_path / "data"))
-    return Path(shutil.copytree(pristine, tmp_path / "clone"))
+    return copied(pristine, tmp_path)
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import passed_before
 import pytest
+import warm
 
 TESTS = Path(__file__).resolve().parent
 CONFTEST = """
@@ -60,11 +59,8 @@ class Project:
     def run(self, *arguments: str) -> tuple[list[str], str]:
         """Which tests were called, and what pytest said."""
         self.write("calls", "")
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rA", *arguments]
-        path = f"{TESTS}:{TESTS.parent}"
-        done = subprocess.run(
-            command, cwd=self.folder, env=_environment(self.folder, path), capture_output=True, text=True
-        )
+        command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-rA", *arguments)
+        done = warm.run(command, cwd=self.folder, env=_environment(self.folder, f"{TESTS}:{TESTS.parent}"))
         return sorted((self.folder / "calls").read_text().split()), done.stdout
 
 

@@ -48,13 +48,13 @@ def simulated(
     with --all-seeds all of them."""
     every = request.config.getoption("--all-seeds")
     folder = tmp_path_factory.mktemp("differential")
-    names, out = folder / "names", folder / "out"
+    to_run, out = folder / "programs", folder / "out"
     known = [name for name in load_all().results if name in written]
     heavy = [name for name in known if written[name].heavy]
     left_out = set() if every else {*heavy} - {*heavy[::HEAVY_STEP]}
     recorded = [name for name in known if name not in left_out]
-    names.write_text("\n".join(recorded))
-    command = [sys.executable, str(HERE / "differential" / "simulate.py"), str(names), str(out)]
+    to_run.write_bytes(pickle.dumps([written[name] for name in recorded]))
+    command = [sys.executable, str(HERE / "differential" / "simulate.py"), str(to_run), str(out)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(HERE.parent)})
     results = pickle.loads(out.read_bytes())
     assert not [(name, found) for name, (_, found) in zip(recorded, results, strict=True) if found]

@@ -148,9 +148,9 @@ def written() -> list[Program]:
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory, written: list[Program]) -> list[bytes]:
     folder = tmp_path_factory.mktemp("video")
-    names, out = folder / "names", folder / "out"
-    names.write_text("\n".join(program.name for program in written))
-    command = [sys.executable, str(HERE / "differential" / "simulate.py"), str(names), str(out)]
+    to_run, out = folder / "programs", folder / "out"
+    to_run.write_bytes(pickle.dumps(written))
+    command = [sys.executable, str(HERE / "differential" / "simulate.py"), str(to_run), str(out)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(HERE.parent)})
     results = pickle.loads(out.read_bytes())
     assert not [found for _, found in results if found]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import passed_before
 import pytest
 from facts import has
-from test_faces import ROOT, make_clone, pytest_run, run
+from test_faces import ROOT, copied, make_clone, pytest_run, run
 
 from grader.compile import unit
 from grader.compile.build import Request, Target, _signature_header
@@ -48,7 +47,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def clone(pristine: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(pristine, tmp_path / "clone"))
+    return copied(pristine, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -216,15 +215,15 @@ def test_the_todos_of_a_start_are_numbered_and_empty(texts: dict[tuple[str, str]
         assert [todo.number for todo in found] == list(range(1, len(found) + 1)) and found, key
 
 
-def nvcc_says(texts: Mapping[str, str], folder: Path) -> list[str]:
-    """The errors of nvcc's front end, which reads kernels and launchers. Files with the same includes share a run: each
-    is a namespace, and follows its launcher's declaration."""
+def nvcc_says(texts: Mapping[str, str], folder: Path, *, lack_no_header: bool = False) -> list[str]:
+    """The errors of nvcc's front end, which reads kernels and launchers. Files with the same includes share a run, or
+    all files that surely lack no header: each is a namespace, and follows its launcher's declaration."""
     toolchain = find_toolchain()
     groups: dict[tuple[str, ...], list[Member]] = {}
     for name, text in texts.items():
         kata = CATALOG.katas[name]
         member = Member(name, _signature_header(Request(kata, load_spec(kata), source_of(folder), TARGET)), text)
-        groups.setdefault(member.includes, []).append(member)
+        groups.setdefault(() if lack_no_header else member.includes, []).append(member)
     said = []
     for number, members in enumerate(groups.values()):
         place = folder / str(number)
@@ -242,7 +241,17 @@ def nvcc_says(texts: Mapping[str, str], folder: Path) -> list[str]:
 def test_every_sketch_and_blank_compiles(texts: dict[tuple[str, str], str], each: str, tmp_path: Path) -> None:
     wanted = {kata.name: texts[kata.name, each] for kata in KATAS if not kata.libraries}
     assert len(wanted) > 300
-    assert nvcc_says(wanted, tmp_path) == []
+    is_sketch = each == start.SKETCH
+    assert not is_sketch or [name for name in wanted if not says_no_more(wanted[name], CATALOG.katas[name])] == []
+    assert nvcc_says(wanted, tmp_path, lack_no_header=is_sketch) == []
+
+
+def says_no_more(text: str, kata: Kata) -> bool:
+    """Whether a text includes what the kata's solution includes, and all words of its code are the solution's: then it
+    lacks no header, since the solution compiles."""
+    solution = kata.solution_path.read_text()
+    words, known = (set(re.findall(r"\w+", " ".join(code_of(each)))) for each in (text, solution))
+    return unit.includes_of(text) == unit.includes_of(solution) and words <= known
 
 
 @pytest.mark.parametrize(

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import passed_before
 import pytest
 from facts import has
-from test_faces import ROOT, make_clone, run
+from test_faces import ROOT, copied, make_clone, run
 
 from grader.content.catalog import CatalogError, load_catalog
 from grader.content.start import BLANK, SKELETON
 from grader.content.tracks import COLLECTION, SCREEN, load_tracks, problems, section_length, track_of
 from grader.learner import progress
-from grader.learner.progress import Event, History
-from grader.learner.state import PASSED, State, next_ones
+from grader.learner.progress import GRADE, Event, History
+from grader.learner.state import PASSED, State, next_ones, states
 from grader.learner.way import Way, candidates
 from grader.maintain import levels
 
@@ -42,45 +41,40 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def clone(pristine: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(pristine, tmp_path / "clone"))
+    return copied(pristine, tmp_path)
 
 
 def fresh() -> dict[str, State]:
     """The states of a learner who has done nothing; drills and core alike are open as their `requires` say."""
-    facts = {"passed": None, "last": None, "hints": (), "solution_seen": None, "start": SKELETON, "passed_from": ()}
-    return {
-        kata.name: State(kata=kata, word="not started", text="", unlocked=not kata.requires, **facts)
-        for kata in CATALOG.katas.values()
-    }
+    return dict(states(CATALOG, History()))
 
 
-def passes(states: dict[str, State], name: str, start: str) -> None:
-    states[name] = replace(states[name], word=PASSED, passed_from=(*states[name].passed_from, start))
-    for other in states.values():
-        if name in other.kata.requires:
-            unlocked = all(states[before].word == PASSED for before in other.kata.requires)
-            states[other.kata.name] = replace(other, unlocked=unlocked)
+def passes(known: dict[str, State], name: str, start: str) -> None:
+    """The learner passes a kata: the states become those of this history."""
+    before = known[name].progress.events
+    facts = {"time": "2026-03-31T12:00:00+00:00", "what": GRADE, "verdict": "pass", "start": start}
+    known.update(states(CATALOG, History((*before, Event(id=str(len(before)), kata=name, **facts)))))
 
 
 @pytest.mark.parametrize("name", [name for name in TRACKS if name != COLLECTION])
 def test_a_track_is_walked_from_first_to_last(name: str) -> None:
-    states, track = fresh(), TRACKS[name]
-    way = Way(track, states)
+    known, track = fresh(), TRACKS[name]
+    way = Way(track, known)
     for place, step in enumerate(track.steps):
         assert way.next == step and way.done == place
-        passes(states, step.kata.name, SKELETON)
+        passes(known, step.kata.name, SKELETON)
         if step.blank:
             assert way.next == step, "a milestone is due from a blank file"
-            passes(states, step.kata.name, BLANK)
+            passes(known, step.kata.name, BLANK)
     assert way.next is None and way.done == len(track.steps)
     assert way.milestones == (sum(step.blank for step in track.steps),) * 2
 
 
 def test_the_whole_collection_is_walked_core_before_drills() -> None:
-    states, walked = fresh(), []
-    while (found := next_ones([states[kata.name] for kata in TRACKS[COLLECTION].katas])) != []:
+    known, walked = fresh(), []
+    while (found := next_ones([known[kata.name] for kata in TRACKS[COLLECTION].katas])) != []:
         walked.append(found[0].kata)
-        passes(states, walked[-1].name, SKELETON)
+        passes(known, walked[-1].name, SKELETON)
     assert {kata.name for kata in walked} == set(CATALOG.katas)
     names = [kata.name for kata in walked]
     for before, after in (
@@ -207,12 +201,12 @@ def test_a_milestone_asks_for_a_blank(clone: Path) -> None:
 
 
 def test_a_finished_track_says_what_one_can_do() -> None:
-    states = fresh()
+    known = fresh()
     for step in TRACKS["training"].steps:
-        passes(states, step.kata.name, BLANK)
+        passes(known, step.kata.name, BLANK)
     event = Event(id="1", time="2026-01-01T00:00:00+00:00", kata="", what="track", summary="training")
-    left = candidates(CATALOG, states, History((event,)))
-    assert Way(TRACKS["training"], states).next is None and left and left[0].word != PASSED
+    left = candidates(CATALOG, known, History((event,)))
+    assert Way(TRACKS["training"], known).next is None and left and left[0].word != PASSED
 
 
 # -- levels ------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from typing import IO
 import pytest
 from facts import has
 from patience import PATIENCE_S, wait_for
-from test_faces import ROOT, make_clone
+from test_faces import ROOT, copied, make_clone
 
 from grader.compile.toolchain import find_toolchain
 from grader.content.source_file import digest_of
@@ -55,7 +54,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.fixture
 def clone(pristine: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(pristine, tmp_path / "clone"))
+    return copied(pristine, tmp_path)
 
 
 def file_of(clone: Path, name: str = NAME) -> Path:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -135,11 +136,19 @@ def _become(request: Mapping[str, Any]) -> None:
 
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)  # in place of this file's folder
-    import hypothesis  # noqa: F401
+    import sqlite3  # noqa: F401
+
     import numpy  # noqa: F401
 
-    import grader.cli
     import grader.pytest_plugin  # noqa: F401
+    from grader.cli import MODULES
+    from grader.content.catalog import load_catalog
+    from grader.judge.check import rehearse
+
+    for name in MODULES:
+        importlib.import_module(f"grader.{name}")
+    rehearse()
+    load_catalog(ROOT)  # what difficulty.yaml says is known of every clone that has the same
 
     gc.freeze()  # no child looks at these objects for garbage
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -254,11 +254,11 @@ def _print_next(state: State, *, blank: bool = False) -> None:
 
 def why_none(chosen: Iterable[State], states: Mapping[str, State]) -> str:
     """Why next_ones has none of them."""
-    left = [state for state in chosen if state.word != PASSED]
+    left = [state for state in chosen if state.passed is None]
     if not left:
         return "You have passed all of them."
     first = left[0].kata
-    missing = [name for name in first.requires if states[name].word != PASSED]
+    missing = [name for name in first.requires if states[name].passed is None]
     return f"None of them is open yet: {first.name} comes after {', '.join(missing)}. `kata next` names an open one."
 
 
@@ -305,7 +305,7 @@ def _way_lines(way: Way | None) -> Iterator[str]:
 
 
 def _count(part: Sequence[State]) -> dict[str, int]:
-    return {"passed": sum(state.word == PASSED for state in part), "katas": len(part)}
+    return {"passed": sum(state.passed is not None for state in part), "katas": len(part)}
 
 
 def _status_lines(

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from grader.classes import command as classes
+from grader.classes import options as for_classes
 from grader.compile.toolchain import find_gpu, machine
 from grader.content.catalog import Catalog, CatalogError, Kata
 from grader.content.start import last_changed
@@ -55,7 +55,7 @@ def _add_grade(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--no-speed", action="store_true", help="on a GPU: check the answers, do not time")
     add_sim_arch(parser)
     parser.add_argument("--json", action="store_true", help="as JSON lines: one object per kata, once it is graded")
-    classes.add_options(parser)
+    for_classes.add_options(parser)
     parser.set_defaults(command=_grade)
 
 
@@ -82,7 +82,9 @@ def _add_bench(commands: Commands[argparse.ArgumentParser]) -> None:
 @leaving_nothing()
 def _grade(options: argparse.Namespace) -> int:
     wanted = _options(options)
-    if classes.wanted(options):
+    if for_classes.wanted(options):
+        from grader.classes import command as classes
+
         return classes.grade_submissions(options, wanted)
     katas = _named(open_catalog(), options)
     work = _work(katas, options)

@@ -165,7 +165,7 @@ def _facts(state: State, before: Sequence[State]) -> Iterator[tuple[str, str]]:
 
 
 def _standing(state: State) -> str:
-    return PASSED if state.word == PASSED else f"not {PASSED} yet"
+    return PASSED if state.passed is not None else f"not {PASSED} yet"
 
 
 def _allowed(katas: Sequence[Kata], how: str, *, anyway: bool = False, locked: bool = False) -> bool:

@@ -21,7 +21,7 @@ from grader.content.hints import COUNT, load_hints
 from grader.fault import Fault
 from grader.grade import Options
 from grader.learner import progress
-from grader.learner.state import PASSED, State
+from grader.learner.state import State
 from grader.learner.way import candidates, upcoming
 from grader.output.console import (
     Commands,
@@ -209,7 +209,7 @@ class _Screen:
         if found is None:
             name = self.watch.kata.name
             other = f"no other kata is open before {name} is passed"
-            self.note = why_none(states.values(), states) if states[name].word == PASSED else other
+            self.note = why_none(states.values(), states) if states[name].passed is not None else other
             return
         self._turn_to([])
         self.watch.open(found.kata)
@@ -230,7 +230,7 @@ class _Screen:
     def _list(self) -> None:
         _, _, states = open_states()
         family = [state for state in states.values() if state.kata.family == self.watch.kata.family]
-        passed = sum(state.word == PASSED for state in states.values())
+        passed = sum(state.passed is not None for state in states.values())
         total = f"{passed} of {len(states)} katas are passed; `kata list` shows them all"
         self._turn_to([*"\n".join(table(family, self._columns)).split("\n"), "", total])
 

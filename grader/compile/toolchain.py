@@ -16,7 +16,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -316,6 +315,8 @@ def about() -> str:
 
 def machine() -> dict[str, str]:
     """The same by names, with torch's version."""
+    from importlib.metadata import version
+
     gpu, toolchain = find_gpu(), find_toolchain()
     return {
         "date": str(date.today()),

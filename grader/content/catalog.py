@@ -93,12 +93,12 @@ class Kata:
 
     @property
     def skeleton_path(self) -> Path:
-        return self.root / "exercises" / self.family / f"{self.name}.cu"
+        return self.root.joinpath("exercises", self.family, f"{self.name}.cu")
 
     @property
     def work_path(self) -> Path:
         """Where `kata start` puts the learner's file; git ignores that folder."""
-        return self.root / WORK / self.family / f"{self.name}.cu"
+        return self.root.joinpath(WORK, self.family, f"{self.name}.cu")
 
     @property
     def own_path(self) -> Path:
@@ -107,19 +107,19 @@ class Kata:
 
     @property
     def solution_path(self) -> Path:
-        return self.root / "solutions" / self.family / f"{self.name}.cu"
+        return self.root.joinpath("solutions", self.family, f"{self.name}.cu")
 
     @property
     def spec_path(self) -> Path:
-        return self.root / "exercises" / self.family / f"test_{self.family}.py"
+        return self.root.joinpath("exercises", self.family, f"test_{self.family}.py")
 
     @property
     def lesson_path(self) -> Path:
-        return self.root / "exercises" / self.family / "README.md"
+        return self.root.joinpath("exercises", self.family, "README.md")
 
     @property
     def hints_path(self) -> Path:
-        return self.root / "exercises" / self.family / "hints.yaml"
+        return self.root.joinpath("exercises", self.family, "hints.yaml")
 
 
 @dataclass(frozen=True)
@@ -388,14 +388,14 @@ def _check_files(entries: Mapping[str, _Entry], root: Path, *, missing_skeletons
     expected: set[str] = set()
     for name, entry in entries.items():
         kata = entry.kata
-        fixes = {
-            kata.spec_path: "Write the family's SPEC there.",
-            kata.solution_path: "Write it, or remove this entry.",
-            kata.skeleton_path: f"`kata reset {name}` writes it again.",
-        }
-        expected |= {str(path) for path in fixes}
-        for path, fix in fixes.items():
-            if str(path) not in there and not (missing_skeletons and path == kata.skeleton_path):
+        fixes = (
+            (kata.spec_path, "Write the family's SPEC there."),
+            (kata.solution_path, "Write it, or remove this entry."),
+            (kata.skeleton_path, f"`kata reset {name}` writes it again."),
+        )
+        for path, fix in fixes:
+            expected.add(place := str(path))
+            if place not in there and not (missing_skeletons and path is fixes[-1][0]):
                 raise entry.error(f"{path.relative_to(root)} is missing. {fix}")
     for stray in sorted(path for path in there - expected if path.endswith(".cu")):
         shown, family = os.path.relpath(stray, root), Path(stray).parent.name

@@ -8,6 +8,7 @@ verdict asks. All three follow from the solution, the spec and difficulty.yaml. 
 from __future__ import annotations
 
 import ast
+import functools
 import glob
 import os
 import re
@@ -24,11 +25,12 @@ from grader.content.catalog import ARCHITECTURES, EXACT, Catalog, Kata
 from grader.content.rung import code_of, header
 from grader.content.skeleton import SkeletonError
 from grader.content.source_file import read_source
-from grader.content.spec import Accumulated, InputKind, Rng, Rounded, Sizes, Spec, load_spec
 from grader.storage.whole_file import write_whole
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # only a blank needs the spec
     from numpy import ndarray
+
+    from grader.content.spec import InputKind, Sizes, Spec
 
 SKELETON, SKETCH, BLANK = STARTS = ("skeleton", "sketch", "blank")  # from the least to the most work
 WIDTH = 120  # characters of a line
@@ -187,8 +189,12 @@ def _free(path: Path) -> Path:
 
 def sketch_of(kata: Kata) -> str:
     """The solution with empty functions. Helpers that wrap PTX and constexpr functions keep what the skeleton has."""
-    solution = kata.solution_path.read_text()
-    answers = skeleton.answer_lines(solution, kata.solution_path)
+    return _sketch_of(kata.solution_path.read_text(), kata.solution_path)
+
+
+@functools.lru_cache(maxsize=8)
+def _sketch_of(solution: str, path: Path) -> str:
+    answers = skeleton.answer_lines(solution, path)
     lines = [(line, number in answers) for number, line in enumerate(solution.split("\n"), 1)]
     numbers = count(1)
     written: list[str] = []
@@ -298,6 +304,8 @@ def _said(lines: Sequence[str]) -> Iterator[str]:
 
 def blank_of(kata: Kata) -> str:
     """The task, what a verdict asks, and the launcher with nothing in it."""
+    from grader.content.spec import load_spec
+
     spec = load_spec(kata)
     lines = [*_filled(f"{kata.name}: {spec.computes}"), "//"]
     for label, words in _asked(kata, spec):
@@ -384,6 +392,8 @@ def _least(kata: Kata, spec: Spec, shapes: str) -> Iterator[str]:
 
 
 def _rounding(kata: Kata, spec: Spec) -> str:
+    from grader.content.spec import Accumulated, Rounded
+
     if isinstance(spec.tolerance, Accumulated):
         acc = kata.acc or kata.elem
         return f"compared with a reference in float64: sums may round as in {acc}, and each output once to its type"
@@ -418,6 +428,8 @@ def _values(spec: Spec) -> Iterator[str]:
 
 def _special_numbers(kind: InputKind, spec: Spec) -> list[str]:
     """Which of nan, inf (or only -inf) and -0 are among the inputs, found by drawing some."""
+    from grader.content.spec import Rng
+
     sizes = _drawn_sizes(spec)
     found: set[str] = set()
     for seed in range(MORE_SEEDS):
@@ -476,6 +488,8 @@ def _are(names: Iterable[str]) -> str:
 def _kept_in_part(spec: Spec) -> set[str]:
     """Those of the updated tensors of which the reference leaves some elements as they are, such as a cache that gets
     one row per token; found by drawing inputs."""
+    from grader.content.spec import Rng
+
     sizes, kind = _drawn_sizes(spec), spec.values[0]
     rng = Rng(1)
     drawn = {each.name: kind.for_input(each.name)(rng, each.extent(sizes), sizes) for each in spec.inputs}

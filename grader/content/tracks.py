@@ -93,7 +93,7 @@ _Item = tuple[Value, str, bool, tuple[str, ...]]  # where it is in the file, the
 
 def _item(value: Value) -> _Item:
     """A pattern of katas, or a mapping with one kata and its fields."""
-    if isinstance(value.node.value, str):
+    if value.written is not None:
         return value, words(value), False, ()
     pairs = list(value.items())
     if len(pairs) != 1:

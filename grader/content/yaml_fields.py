@@ -7,29 +7,29 @@ file has one.
 from __future__ import annotations
 
 import difflib
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import yaml
-
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times faster
+from grader.content.yaml_text import MAPPING, OTHER, SEQUENCE, STRING, Node, YamlError, nodes
 
 
-@dataclass(frozen=True)
-class Value:
-    """One YAML node, what to call it in an error, and the error's class."""
+class Value(NamedTuple):
+    """One node of a YAML file, what to call it in an error, and the error's class."""
 
-    node: Any
+    node: Node
     file: Path
     subject: str
     fault: type[Exception]
 
+    def __hash__(self) -> int:
+        """The node itself counts, not what is in it: a text that is read again has the same nodes."""
+        return hash((id(self.node), self.subject))
+
     @property
     def line(self) -> int:
-        return int(self.node.start_mark.line) + 1
+        return int(self.node[0])
 
     def error(self, problem: str) -> Exception:
         return self.fault(f"{self.file}:{self.line}: {self.subject}: {problem}")
@@ -39,22 +39,23 @@ class Value:
 
     def items(self) -> Iterator[tuple[str, Value, Value]]:
         """(key, the key's own value for errors, the value) of a mapping. A key that comes twice is an error."""
-        if not isinstance(self.node, yaml.MappingNode):
+        if self.node[1] != MAPPING:
             raise self.error(f"expected `key: value` lines, found {self._found()}. Indent them below it.")
+        file, subject, fault = self.file, self.subject, self.fault
         lines: dict[str, int] = {}
-        for key_node, value_node in self.node.value:
-            key = Value(key_node, self.file, self.subject, self.fault)
-            name = key.scalar(str, "a name")
+        for key, node in self.node[2]:
+            name = key[2] if key[1] == STRING else Value(key, file, subject, fault).scalar(str, "a name")
             if name in lines:
-                raise key.error(f"{name!r} is there twice, first on line {lines[name]}. Remove or rename one of them.")
-            lines[name] = key.line
-            named = key.named(f"{self.subject}: {name}")
-            yield name, named, Value(value_node, self.file, named.subject, self.fault)
+                problem = f"{name!r} is there twice, first on line {lines[name]}. Remove or rename one of them."
+                raise Value(key, file, subject, fault).error(problem)
+            lines[name] = key[0]
+            named = f"{subject}: {name}"
+            yield name, Value(key, file, named, fault), Value(node, file, named, fault)
 
     def elements(self) -> list[Value]:
-        if not isinstance(self.node, yaml.SequenceNode):
+        if self.node[1] != SEQUENCE:
             raise self.error(f"expected a list, found {self._found()}. Write it in brackets: [...].")
-        return [Value(node, self.file, self.subject, self.fault) for node in self.node.value]
+        return [Value(node, self.file, self.subject, self.fault) for node in self.node[2]]
 
     def scalar(self, kind: type | tuple[type, ...], expected: str) -> Any:
         value = self._plain()
@@ -63,24 +64,25 @@ class Value:
             raise self.error(f"expected {expected}, found {self._found()}. Write {expected} there.")
         return value
 
+    @property
+    def written(self) -> str | None:
+        """A scalar as it is written; None of a list and of a mapping."""
+        return self.node[2] if self.node[1] in (STRING, OTHER) else None
+
     def _plain(self) -> Any:
-        if not isinstance(self.node, yaml.ScalarNode):
-            return None
-        return self.node.value if self.node.tag == "tag:yaml.org,2002:str" else _number(self.node.tag, self.node.value)
+        return self.node[2] if self.node[1] == STRING else self.node[3] if self.node[1] == OTHER else None
 
     def _found(self) -> str:
-        if isinstance(self.node, yaml.ScalarNode):
-            return repr(self.node.value) if self.node.value else "nothing"
-        return "a list" if isinstance(self.node, yaml.SequenceNode) else "a mapping"
+        if (text := self.written) is not None:
+            return repr(text) if text else "nothing"
+        return "a list" if self.node[1] == SEQUENCE else "a mapping"
 
 
-@functools.cache
-def _number(tag: str, text: str) -> Any:
-    """What YAML makes of a scalar that is not a string. A constructor is dear: there is one for each text."""
-    try:
-        return yaml.SafeLoader("").construct_object(yaml.ScalarNode(tag, text))
-    except (yaml.YAMLError, ValueError):
-        return None
+def mapping(pairs: Iterable[tuple[int, str, str]], file: Path, subject: str, fault: type[Exception]) -> Value:
+    """The value that a mapping of strings would be: a line, a key and its text each."""
+    return Value(
+        [1, MAPPING, [[[line, STRING, key], [line, STRING, text]] for line, key, text in pairs]], file, subject, fault
+    )
 
 
 Read = Callable[[Value], Any]
@@ -159,30 +161,18 @@ def record(value: Value, fields: Mapping[str, Field]) -> dict[str, Any]:
     return found
 
 
-@functools.lru_cache(maxsize=8)
-def _composed(text: str) -> Any:
-    """The node that is a whole text. A family's katas ask for its files one after the other, and YAML is slow."""
-    loader = _Loader(text)
-    try:
-        return loader.get_single_node()
-    finally:
-        loader.dispose()
-
-
 def root_value(file: Path, subject: str, fault: type[Exception], purpose: str) -> Value | None:
     """The value that is the whole file, or None where the file is empty. ``purpose``: what the file must do."""
     try:
-        node = _composed(file.read_text(encoding="utf-8"))
+        node = nodes(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise fault(f"{file}: cannot be read ({error.strerror}). {purpose}") from None
     except UnicodeDecodeError:
         raise fault(f"{file}: is not UTF-8 text. Save it as UTF-8.") from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
-        raise fault(f"{file}:{line}: not valid YAML: {error.problem}. Fix it there or just above.") from None
-    except yaml.YAMLError as error:
-        raise fault(f"{file}: not valid YAML: {' '.join(str(error).split())}. Fix it.") from None
+    except YamlError as error:
+        if error.line is None:
+            raise fault(f"{file}: not valid YAML: {error}. Fix it.") from None
+        raise fault(f"{file}:{error.line}: not valid YAML: {error}. Fix it there or just above.") from None
     return None if node is None else Value(node, file, subject, fault)
 
 

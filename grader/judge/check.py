@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -199,6 +200,7 @@ def rehearse() -> None:
     from hypothesis import strategies as st
 
     _draw_no_constants()
+    _register_random()
     drawn = st.tuples(st.integers(1, 80).map(abs), st.sampled_from("ab")).filter(bool)
     with contextlib.suppress(hypothesis.errors.NoSuchExample):
         hypothesis.find(drawn, lambda _: False, settings=_settings(2, ("generate",)), random=Random(0))
@@ -424,6 +426,7 @@ def _find(
 
     engine.MAX_SHRINKING_SECONDS = 1 << 62  # it is work that ends the search
     _draw_no_constants()
+    _register_random()
     stop = search.work + search.budget.shrink_work
     failing: list[CaseKey] = []
 
@@ -443,6 +446,18 @@ def _find(
         return None
     except hypothesis.errors.Flaky:
         return min(failing, key=lambda shape: _weight(search, shape)) if failing else None
+
+
+def _register_random() -> None:
+    """hypothesis makes a random of each thread's own, and first searches all there is for garbage: here, for none."""
+    from hypothesis.internal.entropy import deterministic_PRNG
+
+    if aside := not gc.get_freeze_count():
+        gc.freeze()
+    with deterministic_PRNG():
+        pass
+    if aside:
+        gc.unfreeze()
 
 
 def _settings(examples: int, phases: tuple[str, ...]) -> hypothesis.settings:

@@ -26,7 +26,6 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from grader.compile.toolchain import find_gpu
 from grader.content.catalog import Kata
 from grader.content.start import SKELETON, STARTS
 from grader.fault import Fault
@@ -233,6 +232,8 @@ def _pointed_at(graded: Grade) -> dict[str, Any]:
 
 
 def _speed_of(measured: Measurement) -> dict[str, Any]:
+    from grader.compile.toolchain import find_gpu
+
     gpu = find_gpu()
     known = {name: getattr(measured, name) for name in _SPEED}
     return {**known, "sizes": format_sizes(measured.sizes), "card": gpu and gpu.name}

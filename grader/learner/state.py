@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from grader.content import skeleton
@@ -17,18 +18,59 @@ NOT_STARTED, WRITTEN, FAILED, PASSED = WORDS = ("not started", "written", "faile
 
 @dataclass(frozen=True)
 class State:
-    """``word`` is one of WORDS; ``text`` says it to the learner: ``failed: race, 2026-03-31; edited since``."""
+    """What is known of a kata. Its file is read where ``word`` or ``text`` is asked for: there are hundreds of them."""
 
     kata: Kata
-    word: str
-    text: str
-    unlocked: bool  # all that comes before it is passed
-    passed: Event | None  # the first pass
-    last: Event | None  # the last grade
-    hints: tuple[int, ...]  # the strengths that were shown
-    solution_seen: Event | None
-    start: str  # what the learner's file was started from: one of STARTS
-    passed_from: tuple[str, ...]  # the starts that it was passed from
+    progress: History
+
+    @property
+    def word(self) -> str:
+        """One of WORDS. Raises SkeletonError if the kata's solution is malformed."""
+        return self._words[0]
+
+    @property
+    def text(self) -> str:
+        """The word in full: ``failed: race, 2026-03-31; edited since``. Raises as ``word`` does."""
+        return self._words[1]
+
+    @cached_property
+    def _words(self) -> tuple[str, str]:
+        return _words(self.kata, self.progress, self.last, self.start)
+
+    @property
+    def unlocked(self) -> bool:
+        """Whether all that comes before it is passed."""
+        return all(self.progress.passed(name) for name in self.kata.requires)
+
+    @property
+    def passed(self) -> Event | None:
+        """The first pass: where there is one, ``word`` is PASSED."""
+        return self.progress.passed(self.kata.name)
+
+    @property
+    def last(self) -> Event | None:
+        """The last grade."""
+        return next(reversed(self.progress.grades(self.kata.name)), None)
+
+    @property
+    def hints(self) -> tuple[int, ...]:
+        """The strengths that were shown."""
+        return tuple(self.progress.hints(self.kata.name))
+
+    @property
+    def solution_seen(self) -> Event | None:
+        return self.progress.solution_seen(self.kata.name)
+
+    @property
+    def start(self) -> str:
+        """What the learner's file was started from: one of STARTS."""
+        kata = self.kata
+        return self.progress.started_from(kata.name) if kata.own_path == kata.work_path else SKELETON
+
+    @property
+    def passed_from(self) -> tuple[str, ...]:
+        """The starts that it was passed from."""
+        return self.progress.passed_from(self.kata.name)
 
     def record(self) -> dict[str, Any]:
         """What `--json` gives of a kata."""
@@ -52,27 +94,7 @@ class State:
 
 def states(catalog: Catalog, progress: History) -> Mapping[str, State]:
     """The state of every kata, by name, in the order to solve them."""
-    return {kata.name: state_of(kata, progress) for kata in catalog.katas.values()}
-
-
-def state_of(kata: Kata, progress: History) -> State:
-    """How far the learner is with one kata. Raises SkeletonError if its solution is malformed."""
-    last = next(reversed(progress.grades(kata.name)), None)
-    passed_from = progress.passed_from(kata.name)
-    start = progress.started_from(kata.name) if kata.own_path == kata.work_path else SKELETON
-    word, text = _words(kata, progress, last, start)
-    return State(
-        kata,
-        word,
-        text,
-        unlocked=all(progress.passed(name) for name in kata.requires),
-        passed=progress.passed(kata.name),
-        last=last,
-        hints=tuple(progress.hints(kata.name)),
-        solution_seen=progress.solution_seen(kata.name),
-        start=start,
-        passed_from=passed_from,
-    )
+    return {kata.name: State(kata, progress) for kata in catalog.katas.values()}
 
 
 def _words(kata: Kata, progress: History, last: Event | None, start: str) -> tuple[str, str]:
@@ -99,5 +121,5 @@ def _words(kata: Kata, progress: History, last: Event | None, start: str) -> tup
 
 def next_ones(chosen: Iterable[State]) -> list[State]:
     """What may be solved next, in this order: what is open and not passed, of the core before any drill."""
-    left = (state for state in chosen if state.word != PASSED and state.unlocked)
+    left = (state for state in chosen if state.unlocked and state.passed is None)
     return sorted(left, key=lambda state: ROLES.index(state.kata.role))

@@ -10,7 +10,7 @@ from grader.content.catalog import Catalog
 from grader.content.start import BLANK
 from grader.content.tracks import COLLECTION, FILE, Step, Track, load_tracks, track_of
 from grader.learner.progress import History
-from grader.learner.state import PASSED, State, next_ones
+from grader.learner.state import State, next_ones
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Way:
     def is_done(self, step: Step) -> bool:
         """Whether the step's kata is passed; at a milestone, from a blank file."""
         state = self.states[step.kata.name]
-        return state.word == PASSED and (not step.blank or BLANK in state.passed_from)
+        return state.passed is not None and (not step.blank or BLANK in state.passed_from)
 
     @property
     def done(self) -> int:

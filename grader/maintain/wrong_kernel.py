@@ -36,10 +36,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
 from grader.content.catalog import Catalog, Kata
-from grader.content.yaml_fields import Field, Value, close_to, record, root_value
+from grader.content.yaml_fields import Field, Value, close_to, mapping, record, root_value
 from grader.fault import Fault
 from grader.verdict import Kind
 
@@ -298,7 +296,7 @@ def _pattern(value: Value) -> str:
 
 
 def _yes(value: Value) -> bool:
-    if value.node.value != "yes":
+    if value.written != "yes":
         raise value.error("expected `yes`. Write that, or remove the field.")
     return True
 
@@ -344,15 +342,9 @@ def _read_file(path: Path, catalog: Catalog) -> WrongKernel:
     """A whole file. The comments that it begins with are read as the YAML mapping that they would be."""
     subject = f"{path.parent.name}/{path.stem}"
     lines = path.read_text(encoding="utf-8").split("\n")
-    marks = [yaml.Mark(str(path), 0, number, 0, None, 0) for number in range(len(lines))]
-    header = itertools.takewhile(lambda pair: pair[0], zip(map(_HEADER.fullmatch, lines), marks, strict=True))
-    pairs = [
-        tuple(yaml.ScalarNode("tag:yaml.org,2002:str", part, mark) for part in (match[1].lower(), match[2].strip()))
-        for match, mark in header
-        if match
-    ]
-    node = yaml.MappingNode("tag:yaml.org,2002:map", pairs, marks[0])
-    value = Value(node, path, subject, WrongKernelError)
+    header = itertools.takewhile(lambda pair: pair[1], enumerate(map(_HEADER.fullmatch, lines), 1))
+    pairs = [(number, match[1].lower(), match[2].strip()) for number, match in header if match]
+    value = mapping(pairs, path, subject, WrongKernelError)
     _check_name(path.stem, value)
     fields = record(value, _FILE)
     name, mark = fields.pop("kata"), fields.pop("line")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from grader.content.catalog import Catalog, CatalogError, Kata, find_root, load_catalog
-from grader.devices import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES
 from grader.fault import Fault
 from grader.learner import progress
 from grader.learner.progress import History, ProgressError
@@ -43,6 +42,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_sim_arch(parser: argparse.ArgumentParser) -> None:
+    from grader.devices import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES
+
     parser.add_argument("--sim-arch", default=SIM_ARCH, choices=SIM_ARCHITECTURES, metavar="ARCH", help=SIM_ARCH_HELP)
 
 

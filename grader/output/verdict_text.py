@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grader.content import symptoms
 from grader.content.skeleton import own_lines, skeleton_of
 from grader.content.source_file import is_helper
-from grader.devices.counters import KernelCounters, LineCounters
 from grader.learner.pointer import point
 from grader.output.terminal import plain
-from grader.sandbox.parent import TRUNCATED
 from grader.system.stages import REST
 from grader.verdict import Clue, Grade, Kind, Measurement, Mismatch, Verdict, format_sizes
+
+if TYPE_CHECKING:  # a command that only names files needs no device
+    from grader.devices.counters import KernelCounters, LineCounters
 
 PRINTED_LINES = 6
 PRINTED_WIDTH = 110
@@ -219,6 +221,8 @@ def _todos(grade: Grade, verdict: Verdict) -> Iterable[str]:
 
 
 def _printed(grade: Grade, verdict: Verdict) -> Iterable[str]:
+    from grader.sandbox.parent import TRUNCATED
+
     lines = verdict.printed.strip("\n").splitlines()
     shown = [line if len(line) <= PRINTED_WIDTH else f"{line[:PRINTED_WIDTH]} ..." for line in lines[-PRINTED_LINES:]]
     if len(lines) > PRINTED_LINES:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from grader.content.catalog import LEVELS, Catalog
 from grader.learner.progress import GRADE, History
-from grader.learner.state import PASSED, State
+from grader.learner.state import State
 from grader.pages.markup import Markup, Part, label, tag
 
 WIDTH, HEIGHT, EDGE = 480.0, 204.0, 20.0  # pixels
@@ -37,7 +37,7 @@ class Standing:
 
 
 def standing(catalog: Catalog, states: Mapping[str, State], known: History) -> Standing:
-    done = {name for name, state in states.items() if state.word == PASSED}
+    done = {name for name, state in states.items() if state.passed is not None}
     levels = {
         level: (sum(kata.name in done for kata in katas), len(katas))
         for level in LEVELS

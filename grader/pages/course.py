@@ -21,7 +21,7 @@ def overview(catalog: Catalog, states: Mapping[str, State], known: History, upco
     """How far, in figures, and what comes next."""
     grades = [event for event in known.events if event.what == GRADE]
     hints = sum(event.what == HINT for event in known.events)
-    passed = [state for state in states.values() if state.word == PASSED]
+    passed = [state for state in states.values() if state.passed is not None]
     finished = sum(_all_passed(katas) for katas in _families(catalog, states).values())
     facts = (
         (f"{len(passed)} of {len(states)}", "katas passed"),
@@ -88,7 +88,7 @@ def _families(catalog: Catalog, states: Mapping[str, State]) -> dict[str, list[S
 
 
 def _all_passed(part: Iterable[State]) -> bool:
-    return all(state.word == PASSED for state in part)
+    return all(state.passed is not None for state in part)
 
 
 def _bars(parts: Mapping[str, Sequence[State]], linked: bool) -> Markup:
@@ -155,7 +155,7 @@ def every_kata(catalog: Catalog, states: Mapping[str, State]) -> Markup:
     for family, part in _families(catalog, states).items():
         head = ("kata", "level", "dtype", "after", "state")
         rows = (_kata_row(number, state) for number, state in enumerate(part, 1))
-        passed = sum(state.word == PASSED for state in part)
+        passed = sum(state.passed is not None for state in part)
         tables.append(folded(f"{family}: {passed} of {len(part)} passed", table(head, rows), id=f"family-{family}"))
     return section("katas", "Every kata", *tables)
 

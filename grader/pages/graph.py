@@ -99,7 +99,7 @@ def _lane(
     stubs = [stub for kata in katas for stub in _stubs(kata, places)]
     steps = {kata.name: number for number, kata in enumerate(way.track.katas if way is not None else katas, 1)}
     nodes = [_node(steps.get(kata.name), states[kata.name], places[kata.name], upcoming) for kata in katas]
-    passed = sum(states[kata.name].word == PASSED for kata in katas)
+    passed = sum(states[kata.name].passed is not None for kata in katas)
     heading = tag("h3", tag("a", family, href=f"#family-{family}"), tag("span", f"{passed} of {len(katas)}"))
     size: dict[str, Part] = {"viewBox": f"0 0 {text(width)} {text(height)}", "width": width, "height": height}
     picture = tag("svg", *edges, *stubs, *nodes, role="group", aria_label=f"the katas of {family}", **size)

@@ -13,11 +13,10 @@ from pathlib import Path
 
 from grader.compile.toolchain import gpu_of_worker
 from grader.service.client import Service, ServiceError
-from grader.service.task import Answer, Slot, Task
+from grader.service.task import LIMIT_S, Answer, Slot, Task
 from grader.storage import cache
 
 TRIES = 2  # of a task whose process dies
-LIMIT_S = 1200.0  # for one file, its compilation included; CuTe's templates alone may take 900
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from grader.grade import Options
 
 GRADED = "grader.service.work:graded"
 KEPT = "grader.service.work:kept"
+LIMIT_S = 1200.0  # for one file, its compilation included; CuTe's templates alone may take 900
 
 Answer = dict[str, Any]
 

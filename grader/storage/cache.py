@@ -1,4 +1,4 @@
-"""The folder that builds, the simulator's engine and failed shapes are kept in. Everything there can be made again.
+"""The folder that builds, the simulator's engine, failed shapes and parsed YAML are kept in: it can all be made again.
 
 Everything is made in a staging folder of its own and renamed into place when it is whole (entries.py), so that
 neither Ctrl-C nor a second run at the same time can leave half an entry or a lock behind.

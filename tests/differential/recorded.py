@@ -5,6 +5,7 @@ expected_h100.xz has programs that were written later, from a card of the same a
 
 from __future__ import annotations
 
+import functools
 import json
 import lzma
 from collections.abc import Mapping
@@ -62,6 +63,7 @@ def load(path: Path = FILE) -> Recording:
     return Recording(Machine(**fields["machine"]), results)
 
 
+@functools.cache
 def load_all() -> Recording:
     """Both files; the machine is that of the first, which wins."""
     first, later = load(), load(LATER)

@@ -1,9 +1,9 @@
-"""The simulator -> a file with what every program leaves there, in the order of the names in another file.
+"""The simulator -> a file with what every program leaves there, in the order of the programs in another file.
 
-    python simulate.py NAMES OUT
+    python simulate.py PROGRAMS OUT
 
 A process has one simulated card, so this is a process of its own. The host side is a few lines of C++ that register
-and launch kernels as nvcc's own stubs do. OUT is a pickled list of (bytes, findings).
+and launch kernels as nvcc's own stubs do. PROGRAMS is a pickled list of Program, OUT one of (bytes, findings).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from program import PARAMETER, Program, module
-from suite import forms, programs
 
 from grader.devices import Buffer, Call, Scalar
 from grader.devices.sim import SimDevice, engine_library
@@ -74,10 +73,8 @@ extern "C" void launch(const void* in, void* out, int which, int threads, int bl
 """
 
 
-def main(names: Path, out: Path) -> None:
-    wanted = names.read_text().splitlines()
-    known = {program.name: program for group in programs(forms()).values() for program in group}
-    chosen = [known[name] for name in wanted]
+def main(programs: Path, out: Path) -> None:
+    chosen = pickle.loads(programs.read_bytes())
     with tempfile.TemporaryDirectory() as folder:
         device = _device(chosen, Path(folder))
         results = [_run(device, program, place) for place, program in enumerate(chosen)]

@@ -62,12 +62,20 @@ def programs(names: Iterable[str]) -> dict[str, list[Program]]:
     """Class -> its programs: all that the forms have."""
     found: dict[str, list[Program]] = {"scalar": [], **{name: [] for name in GENERATORS}}
     for form in names:
-        where = _generator(form)
-        if form in signatures() and (where is None or where[0] != cluster.__name__):
-            found["scalar"].append(scalar.program(signatures()[form]))
-        if where is not None and form not in NOT_COMPARED:
-            kind, generate = where
-            found[kind] += generate(form)
+        for kind, written in _programs_of(form):
+            found[kind] += written
+    return found
+
+
+@functools.cache
+def _programs_of(form: str) -> list[tuple[str, list[Program]]]:
+    found: list[tuple[str, list[Program]]] = []
+    where = _generator(form)
+    if form in signatures() and (where is None or where[0] != cluster.__name__):
+        found.append(("scalar", [scalar.program(signatures()[form])]))
+    if where is not None and form not in NOT_COMPARED:
+        kind, generate = where
+        found.append((kind, [*generate(form)]))
     return found
 
 
