@@ -61,7 +61,7 @@ def shapes(sizes: tuple[int, ...]) -> tuple[Sizes, ...]:
 
 
 def rounded_products(vec: int) -> Callable[[ndarray, ndarray, Sizes], ndarray]:
-    """The sum of products that are rounded to half, but for those behind the last whole vector."""
+    """The sum of products that are rounded to half, but for those after the last whole vector."""
 
     def of_inputs(a: ndarray, b: ndarray, sizes: Sizes) -> ndarray:
         import numpy

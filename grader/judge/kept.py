@@ -38,7 +38,7 @@ def of_calls(process: Process, failed: Case, others: Iterable[Case]) -> tuple[Cl
     ``others`` alone, of which only a few are tried."""
 
     def fails_after(first: Case) -> bool:
-        """Whether the case fails after a call with ``first`` in a new process, but not without it."""
+        """Whether the case fails after a call with ``first`` in a new process; of ``failed``, if that one is right."""
         process.restart()
         is_wrong = process.fails(first)
         return process.fails(failed) and not (is_wrong and first is failed)

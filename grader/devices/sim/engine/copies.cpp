@@ -380,7 +380,8 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
                 : access == Access::write ? "writes "
                                           : "updates ") +
                 block_.shared_place(address[l], bytes, false).text + ", whose " +
-                (form.rfind("cp.async", 0) == 0 ? bulk ? "cp.async.bulk" : "cp.async" : form.substr(0, form.find('.', 4))) +
+                (form.rfind("cp.async", 0) == 0 ? bulk ? "cp.async.bulk" : "cp.async"
+                                                : form.substr(0, form.find('.', 4))) +
                 " on " + block_.line_words(*pc) + " has not been waited for" +
                 (bulk || committed(address[l], bytes)
                      ? ""
@@ -407,8 +408,9 @@ std::string Copies::note_on_wait(const Copy& copy, int lane, bool is_stage) cons
              " in flight, and the copy is in " +
              (place == 1 ? "the newest one" : "the one that is number " + std::to_string(place) + " from the newest");
     if (!is_stage && wait.without && place + wait.without > left)
-        return words + ": between the wait before and this one the thread committed no group. If it commits one in each "
-                       "round, also without copies, this wait is for the copy";
+        return words +
+               ": between the wait before and this one the thread committed no group. If it commits one in "
+               "each round, also without copies, this wait is for the copy";
     return is_stage ? words : words + ": cp.async.wait_group " + std::to_string(place - 1) + " there would wait for it";
 }
 

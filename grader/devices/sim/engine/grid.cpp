@@ -26,9 +26,7 @@ constexpr u64 RESIDENT_BLOCKS = 4096;
 class Scheduler {
  public:
     explicit Scheduler(Launch& launch)
-        : launch_(launch),
-          size_(launch.blocks_per_cluster()),
-          total_(launch.blocks() / size_) {
+        : launch_(launch), size_(launch.blocks_per_cluster()), total_(launch.blocks() / size_) {
         stride_ = total_ > 1 ? (launch.order * 0x9e3779b97f4a7c15u | 1) % total_ : 1;
         while (std::gcd(stride_, total_) != 1) stride_ = stride_ % total_ + 1;
         offset_ = (launch.order * 0xbf58476d1ce4e5b9u >> 16) % total_;

@@ -284,19 +284,18 @@ void Warpgroups::check_write(Warp& warp, Mask mask, const u64* address, u32 byte
 
 std::string Warpgroups::wanted(const Warp& warp, u32 warpgroup, u32 group) const {
     const u32 first = warpgroup * WARPS;
-    if (warp.block == &block_ && warp.index / WARPS == warpgroup)
-        return "wait for its group first (wgmma.wait_group)";
+    if (warp.block == &block_ && warp.index / WARPS == warpgroup) return "wait for its group first (wgmma.wait_group)";
     for (u32 i = first; i < first + WARPS && i < states_.size(); ++i)
         if (states_[i].done >= group) return "its warpgroup has waited for it, but no barrier has told this thread so";
-    return "its warpgroup has not waited for it yet (wgmma.wait_group); this thread may write once a barrier says that it has";
+    return "its warpgroup has not waited for it yet (wgmma.wait_group); this thread may write once a barrier says that "
+           "it has";
 }
 
 std::string Warpgroups::note_on_wait(const Warp& warp) const {
     const LastWait& last = warp.block->mbarriers.last_wait(warp);
     if (!last.any) return "";
-    const std::string words = "the last wait of this thread's warp for an mbarrier, on " +
-                              block_.line_words(last.pc) + ", was for " +
-                              warp.block->shared_place(last.address, 8, false).text;
+    const std::string words = "the last wait of this thread's warp for an mbarrier, on " + block_.line_words(last.pc) +
+                              ", was for " + warp.block->shared_place(last.address, 8, false).text;
     if (!last.phase)
         return words + " and returned at once: a new mbarrier counts as one whose phase before the first has ended";
     return words + ", whose phases end with " + std::to_string(last.arrivals) +
