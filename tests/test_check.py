@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -819,3 +821,11 @@ def test_answers_that_were_prepared_are_not_worked_out_again(monkeypatch: pytest
     assert len(prepared) == len(set(prepared)) >= len(the_spec.named_sizes)
     assert check(kata(), the_spec, FakeSandbox(add), QUICK).passed  # type: ignore[arg-type]
     assert len(worked) > len(prepared) and not set(worked[len(prepared) :]) & set(prepared)  # the drawn ones alone
+
+
+def test_the_first_search_of_a_process_leaves_the_heap_as_it_was_and_warns_of_nothing() -> None:
+    """hypothesis warns of a random that nothing refers to, and finds no references in what is frozen."""
+    script = "import gc, warnings, hypothesis, numpy; from grader.judge.check import rehearse; "
+    script += "warnings.simplefilter('error'); rehearse(); print(gc.get_freeze_count())"
+    done = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("0\n", "")

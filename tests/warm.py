@@ -1,5 +1,5 @@
 """`python -m MODULE` in a child of a process that has imported numpy and the grader already: the same but for what the
-imports cost.
+imports cost. The sandboxes of its grades are forks of a clean process, as in a service.
 
 Tests that start the command line and pytest hundreds of times start them here. What an import itself costs, or what an
 environment variable of Python's own does, is seen only in an interpreter that is started for it: see ``run``.
@@ -144,16 +144,22 @@ if __name__ == "__main__":
     from grader.cli import MODULES
     from grader.content.catalog import load_catalog
     from grader.judge.check import rehearse
+    from grader.sandbox.parent import start_children_by
+    from grader.sandbox.template import Template
 
     for name in MODULES:
         importlib.import_module(f"grader.{name}")
     rehearse()
     load_catalog(ROOT)  # what difficulty.yaml says is known of every clone that has the same
 
+    template, held = Template(), os.open(os.devnull, os.O_WRONLY)
+    start_children_by(functools.partial(template.start, held))  # sandboxes are forks, as in a service
     gc.freeze()  # no child looks at these objects for garbage
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
     with socket.socket(fileno=int(sys.argv[1])) as listening:
         todo = _next_command(listening)
-    if todo is not None:
+    if todo is None:
+        template.close()
+    else:
         _become(todo)

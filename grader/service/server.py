@@ -74,7 +74,7 @@ class _Server:
         while self.asked is not None or self.running:
             ready = self._ready()
             if not ready and not self.running and not self.is_warm:
-                _warm()
+                _warm(self.template)
                 self.is_warm = True
             for source in ready:
                 if isinstance(source, Lines):
@@ -204,13 +204,19 @@ def _work(task: Task) -> Work:
     return cast(Work, getattr(importlib.import_module(module), name))
 
 
-def _warm() -> None:
+def _warm(template: Template) -> None:
     """What every grade needs, imported and found; what is missing is the next grade's to say.
 
-    There is nothing to end yet but this process, which is busy now: it dies with who asks, or when it is told.
+    There is nothing to end yet but the template and this process, which is busy now: they die with who asks, or when
+    this one is told.
     """
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:
+        template.kill()
+        os._exit(128 + number)
+
     end_with_parent()
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    before = signal.signal(signal.SIGTERM, end)
     spare_threads()
     import hypothesis
     import hypothesis.strategies as st
@@ -298,7 +304,7 @@ def _main(root: Path, *, eager: bool) -> None:
         os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(cache.cache_folder() / "hypothesis"))
     template = Template()
     if eager:
-        _warm()
+        _warm(template)
     signal.signal(signal.SIGTERM, _heed_not)
     _Server(root, asked, template, is_warm=eager).serve()
     template.close()
