@@ -28,9 +28,9 @@ from grader.compile.unit import Member
 from grader.devices import SIM_ARCH
 from grader.storage import cache, manifest
 
-# So many files of a unit's must have another file's library for a run of nvcc of their own to be worth it: in it, the
-# headers are read once more for the device.
-FEWEST = 16
+# So long must the texts be, all together, that need only their kernels compiled. A run of nvcc of their own reads the
+# headers once more for the device, 0.4 s of computing; cudafe++ and g++ would need 2 to 3 s for each MB of these texts.
+LEAST_BYTES = 150_000
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,8 @@ def _divided(group: Mapping[Member, Sequence[Job]]) -> tuple[_Unit, _Unit]:
     for member, jobs in sorted(group.items(), key=lambda item: not _is_strict(item[1])):
         if first.setdefault(member.host, jobs[0]) is not jobs[0] and not _is_strict(jobs):
             library_of[member] = first[member.host]
-    if len(library_of) < FEWEST or next(iter(group.values()))[0].request.target != Target("sim", SIM_ARCH):
+    of_kernels = sum(len(member.text) for member in library_of)
+    if of_kernels < LEAST_BYTES or next(iter(group.values()))[0].request.target != Target("sim", SIM_ARCH):
         library_of = {}
     makers = {member: jobs for member, jobs in group.items() if member not in library_of}
     return _Unit(makers), _Unit({member: group[member] for member in library_of}, library_of)
