@@ -213,14 +213,30 @@ def _of_other_libraries(
     one: _Unit, pieces: Sequence[tuple[set[str], str]], read: Mapping[str, Any], builds: Builds
 ) -> Iterator[_Part]:
     """All members for which there is a library, made from the same headers, that launches just their kernels."""
+    wanted = {job.key: job for job in one.library_of.values()}
+    libraries = {key: _Library.of(folder) for key, job in wanted.items() if (folder := builds.find(job))}
     for member, job in one.jobs:
-        folder = builds.find(one.library_of[member])
-        if folder is None or manifest.about(folder) != read:
+        library = libraries.get(one.library_of[member].key)
+        if library is None or library.read != read:
             continue
-        tag = (folder / TAG).read_text()
-        ptx = unit.renamed(unit.ptx_of(member.tag, pieces), member.tag, tag)
-        if unit.kernels_of(ptx) == unit.kernels_of((folder / f"{NAME}.ptx").read_text(errors="replace")):
-            yield _Part(job, ptx, folder / f"{NAME}.so", tag)
+        ptx = unit.renamed(unit.ptx_of(member.tag, pieces), member.tag, library.tag)
+        if unit.kernels_of(ptx) == library.kernels:
+            yield _Part(job, ptx, library.path, library.tag)
+
+
+@dataclass(frozen=True)
+class _Library:
+    """That of a build: made from what was ``read``, with the launcher and the kernels of the file of ``tag``."""
+
+    path: Path
+    tag: str
+    kernels: set[str]
+    read: Mapping[str, Any]
+
+    @staticmethod
+    def of(folder: Path) -> _Library:
+        kernels = unit.kernels_of((folder / f"{NAME}.ptx").read_text(errors="replace"))
+        return _Library(folder / f"{NAME}.so", (folder / TAG).read_text(), kernels, manifest.about(folder))
 
 
 def _laid_out(part: _Part, place: Path) -> Path | None:
