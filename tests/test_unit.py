@@ -435,7 +435,7 @@ def usual_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def one_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unit_build, "FEWEST", 1)
+    monkeypatch.setattr(unit_build, "LEAST_BYTES", 1)
 
 
 @pytest.mark.usefixtures("usual_engine", "empty_cache", "one_is_enough")

@@ -28,9 +28,9 @@ from grader.compile.unit import Member
 from grader.devices import SIM_ARCH
 from grader.storage import cache, manifest
 
-# So many files of a unit's must have another file's library for a run of nvcc of their own to be worth it: in it, the
-# headers are read once more for the device.
-FEWEST = 16
+# So long must the texts be, all together, that need only their kernels compiled. A run of nvcc of their own reads the
+# headers once more for the device, 0.4 s of computing; cudafe++ and g++ would need 2 to 3 s for each MB of these texts.
+LEAST_BYTES = 150_000
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,8 @@ def _divided(group: Mapping[Member, Sequence[Job]]) -> tuple[_Unit, _Unit]:
     for member, jobs in sorted(group.items(), key=lambda item: not _is_strict(item[1])):
         if first.setdefault(member.host, jobs[0]) is not jobs[0] and not _is_strict(jobs):
             library_of[member] = first[member.host]
-    if len(library_of) < FEWEST or next(iter(group.values()))[0].request.target != Target("sim", SIM_ARCH):
+    of_kernels = sum(len(member.text) for member in library_of)
+    if of_kernels < LEAST_BYTES or next(iter(group.values()))[0].request.target != Target("sim", SIM_ARCH):
         library_of = {}
     makers = {member: jobs for member, jobs in group.items() if member not in library_of}
     return _Unit(makers), _Unit({member: group[member] for member in library_of}, library_of)
@@ -212,14 +213,30 @@ def _of_other_libraries(
     one: _Unit, pieces: Sequence[tuple[set[str], str]], read: Mapping[str, Any], builds: Builds
 ) -> Iterator[_Part]:
     """All members for which there is a library, made from the same headers, that launches just their kernels."""
+    wanted = {job.key: job for job in one.library_of.values()}
+    libraries = {key: _Library.of(folder) for key, job in wanted.items() if (folder := builds.find(job))}
     for member, job in one.jobs:
-        folder = builds.find(one.library_of[member])
-        if folder is None or manifest.about(folder) != read:
+        library = libraries.get(one.library_of[member].key)
+        if library is None or library.read != read:
             continue
-        tag = (folder / TAG).read_text()
-        ptx = unit.renamed(unit.ptx_of(member.tag, pieces), member.tag, tag)
-        if unit.kernels_of(ptx) == unit.kernels_of((folder / f"{NAME}.ptx").read_text(errors="replace")):
-            yield _Part(job, ptx, folder / f"{NAME}.so", tag)
+        ptx = unit.renamed(unit.ptx_of(member.tag, pieces), member.tag, library.tag)
+        if unit.kernels_of(ptx) == library.kernels:
+            yield _Part(job, ptx, library.path, library.tag)
+
+
+@dataclass(frozen=True)
+class _Library:
+    """That of a build: made from what was ``read``, with the launcher and the kernels of the file of ``tag``."""
+
+    path: Path
+    tag: str
+    kernels: set[str]
+    read: Mapping[str, Any]
+
+    @staticmethod
+    def of(folder: Path) -> _Library:
+        kernels = unit.kernels_of((folder / f"{NAME}.ptx").read_text(errors="replace"))
+        return _Library(folder / f"{NAME}.so", (folder / TAG).read_text(), kernels, manifest.about(folder))
 
 
 def _laid_out(part: _Part, place: Path) -> Path | None:
