@@ -494,13 +494,14 @@ def try_shape(search: _Search, shape: CaseKey) -> Verdict:
     share, remark = 0.0, ""
     for nth in range(CALLS if search.spec.work(case.sizes) <= search.budget.work_limit else 1):
         outcome = search.call(case.call(nth=nth, limits=search.budget.limits))
-        if before is None or outcome.findings or outcome.outputs != before.outputs:
+        has_other_bits = before is not None and outcome.outputs != before.outputs
+        if before is None or outcome.findings or has_other_bits:
             verdict = judge(case, outcome)
         if verdict.passed and search.instructions > search.budget.instructions:
             verdict = _too_long(case, search)
         if not verdict.passed:
             return replace(verdict, printed=search.sandbox.printed)
-        if before is not None and search.spec.deterministic and outcome.outputs != before.outputs:
+        if before is not None and search.spec.deterministic and has_other_bits:
             verdict = replace(other_bits(case, (before, outcome), search.explain), error_share=verdict.error_share)
             if not verdict.passed:
                 return replace(verdict, printed=search.sandbox.printed)
