@@ -76,7 +76,7 @@ class Told:
         return [(call, self.rows[call]) for call in calls if call in self.rows]
 
 
-TIMING = TimingRequest("k", "copy", 1, pairs=20, judged=2)
+TIMING = TimingRequest("k", "copy", 1, pairs=20, judged=2, beside=("read",))
 
 
 class Ends:
@@ -656,7 +656,8 @@ def test_rows_are_what_a_call_may_ask_for(ends: Ends) -> None:
     assert ends.question(call, lambda: ends.child.judged(range(20))) == told.judged(range(20))
     answers = ((4, {"y": contents(12 * LARGE)}), (9, {"y": contents(6 * LARGE, 2)}))
     again = ((5, {"y": contents(21 * LARGE)}, {"y": contents(21 * LARGE, 3)}),)
-    result = TimingResult(((1.0, 2.0),), answers=answers, again=again, unwritten=({"y": 0}, {"y": 1}))
+    beside = {"read": (((2.0, 3.0), (4.0, 5.0)), ((1.0, 1.0),))}
+    result = TimingResult(((1.0, 2.0),), answers=answers, again=again, unwritten=({"y": 0}, {"y": 1}), beside=beside)
     assert ends.answer(call, Outcome(timing=result)).timing == result
 
 

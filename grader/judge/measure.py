@@ -26,7 +26,19 @@ from grader.content.catalog import Kata, Threshold
 from grader.content.dtype import Dtype
 from grader.content.formulas import one_by_one, side_by_side
 from grader.content.spec import Spec
-from grader.devices import Contents, Judged, Limits, Outcome, Outputs, Rehearsal, Rows, TimingRequest, TimingResult
+from grader.devices import (
+    BESIDE_PAIRS,
+    Contents,
+    Judged,
+    Limits,
+    Outcome,
+    Outputs,
+    Pairs,
+    Rehearsal,
+    Rows,
+    TimingRequest,
+    TimingResult,
+)
 from grader.devices.contents import DIFFERENT, JUDGED, JUDGED_BESIDE, chosen, seed_of
 from grader.devices.drift import drifted, ends
 from grader.judge.case import Case, CaseKey, Expected, Key
@@ -73,8 +85,9 @@ class _Track:
     ahead: Ahead
     explain: Explain | None = None
     times: list[tuple[float, float]] = field(default_factory=list)
-    noise: tuple[tuple[float, float], ...] = ()
+    noise: Pairs = ()
     outcome: Outcome = field(default_factory=Outcome)
+    beside: dict[str, _Track] = field(default_factory=dict)  # what other baselines took next to the same calls
     answers: Callable[[], Verdict | None] | None = None  # judges those of the last timing run, if none did yet
 
     def judge(self) -> Verdict | None:
@@ -160,8 +173,6 @@ def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, g
     """
     assert kata.speed is not None
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
-    runs = [(sizes, kata.speed.baseline, pairs or STAGES[0], JUDGED) for sizes in shapes]
-    runs += [(sizes, name, NOISE_PAIRS, JUDGED_BESIDE) for name, sizes in product(kata.speed.also_compare, shapes)]
 
     def work_out(sizes: Mapping[str, int], secret: int, nth: int, call: int) -> None:
         with _AHEAD_AT_ONCE, one_by_one():
@@ -170,18 +181,18 @@ def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, g
                 ahead.answer(case, secret, call, _rows_of_judged(case, secret, call, nth))
 
     at_once = min(_fits(spec, sizes) for sizes in shapes)
-    with ThreadPoolExecutor(min(at_once, JUDGED * len(runs))) as pool:
+    with ThreadPoolExecutor(min(at_once, JUDGED * len(shapes))) as pool:
         for nth in range(JUDGED):  # one of each shape first: contents of several shapes are drawn at a time
-            for sizes, baseline, count, judged in runs:
-                secret = ahead.secret(sizes, baseline, used=False)
-                for call in chosen(secret, 0, count, judged)[nth : nth + 1]:
+            for sizes in shapes:
+                secret = ahead.secret(sizes, kata.speed.baseline, used=False)
+                for call in chosen(secret, 0, pairs or STAGES[0])[nth : nth + 1]:
                     pool.submit(work_out, sizes, secret, nth, call)
 
 
 def takes_long(kata: Kata) -> bool:
     """Whether the answers to be judged are so many that the checks and the timing leave too little time for them."""
     assert kata.speed is not None
-    return len(kata.speed.shapes) * (JUDGED + JUDGED_BESIDE * len(kata.speed.also_compare)) > ANSWERS_IN_TIME
+    return len(kata.speed.shapes) * JUDGED > ANSWERS_IN_TIME
 
 
 def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
@@ -247,9 +258,9 @@ def _measured(
         if verdict.kind is not Kind.INCONCLUSIVE:
             break
     shown = []
-    for name, sizes in product(kata.speed.also_compare, shapes):
-        tracks.append(track := _Track(sizes, name, False, ahead))
-        bad = _time(kata, spec, sandbox, track, NOISE_PAIRS)
+    for name, graded in product(kata.speed.also_compare, tracks[: len(shapes)]):
+        tracks.append(track := graded.beside.get(name) or _Track(graded.sizes, name, False, ahead))
+        bad = _time(kata, spec, sandbox, track, BESIDE_PAIRS)
         if bad is None:
             shown.append(_measurement(kata, spec, track, gpu))
         elif bad.kind is not Kind.INCONCLUSIVE:  # noise beside a baseline that is not graded decides nothing
@@ -285,8 +296,8 @@ def _decided(measurements: Sequence[Measurement], threshold: Threshold | None) -
 
 def _time(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, pairs: int) -> Verdict | None:
     """Time until ``track`` has ``pairs`` pairs. Returns what went wrong, if anything did."""
-    noise = 0 if track.noise else NOISE_PAIRS
-    bad = _request(kata, spec, sandbox, track, pairs=pairs - len(track.times), noise=noise)
+    missing, noise = pairs - len(track.times), 0 if track.noise else NOISE_PAIRS
+    bad = _request(kata, spec, sandbox, track, pairs=missing, noise=noise) if missing or noise else None
     for count in NOISE_CHECKS[1:]:
         if bad is None and len(track.noise) < count and _noise(track):
             bad = _request(kata, spec, sandbox, track, pairs=0, noise=count - len(track.noise))
@@ -299,8 +310,10 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
     """Time so many pairs more. Returns what went wrong on the way, or before, if anything did."""
     if bad := track.judge():  # answers are large: never are those of two timing runs kept
         return bad
+    assert kata.speed is not None
     case = _case(kata, spec, track.sizes, spec.values[0].name)
     secret = track.ahead.secret(track.sizes, track.baseline, used=True)
+    beside = kata.speed.also_compare if track.graded and not track.times else ()
     request = TimingRequest(
         kata=kata.name,
         baseline=track.baseline,
@@ -310,7 +323,8 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
         pairs=pairs,
         judged=JUDGED if track.graded else JUDGED_BESIDE,
         noise=noise,
-        spec=str(kata.spec_path) if track.baseline in spec.baselines else None,
+        spec=str(kata.spec_path) if not spec.baselines.keys().isdisjoint({track.baseline, *beside}) else None,
+        beside=beside,
     )
     undisclosed = _Undisclosed(case, request, secret)
     track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), timing=request), undisclosed)
@@ -322,6 +336,10 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
     track.answers = partial(_wrong_while_timed, undisclosed, result, track, sandbox.printed)
     track.times += result.times
     track.noise += result.noise
+    for name, (times, noise_of) in result.beside.items():
+        if name in beside and len(times) == len(noise_of) == BESIDE_PAIRS:
+            other = _Track(track.sizes, name, False, track.ahead, times=[*times], noise=noise_of, outcome=track.outcome)
+            track.beside[name] = other
     disturbance = _disturbance(result)
     return Verdict(Kind.INCONCLUSIVE, disturbance) if disturbance else None
 
@@ -448,10 +466,13 @@ def fitted(kata: Kata, spec: Spec, sizes: Mapping[str, int], memory_bytes: int) 
 
 
 def _needed(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> int:
-    """Bytes on the card: inputs three times, outputs twice, the baseline's own."""
+    """Bytes on the card: inputs three times, outputs twice, each baseline's own."""
     of_inputs, of_outputs = _tensor_bytes(kata, spec, sizes)
-    own = max(of_outputs, min_bytes_of(kata, spec, sizes))
-    return CONTEXT_BYTES + 3 * of_inputs + 2 * of_outputs + own
+    own, baselines = (
+        max(of_outputs, min_bytes_of(kata, spec, sizes)),
+        1 + len(kata.speed.also_compare if kata.speed else ()),
+    )
+    return CONTEXT_BYTES + 3 * of_inputs + 2 * of_outputs + own * baselines
 
 
 # -- the answers of timed calls --------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ from grader.devices import (
     Limits,
     Outcome,
     Outputs,
+    Pairs,
     Poison,
     Rows,
     Scalar,
@@ -463,7 +464,7 @@ def _decode_call(header: dict[str, Any], blobs: Iterable[Contents]) -> Call:
     watch = tuple((name, index) for name, index in header["watch"])
     timing = header["timing"]
     if timing is not None:
-        names = {name: tuple(timing[name]) for name in ("replaced", "negated")}
+        names = {name: tuple(timing[name]) for name in ("replaced", "negated", "beside")}
         timing = TimingRequest(**{**timing, **names})
     rows = _decode_rows(header["rows"]) if header["rows"] else None
     limits = Limits(**header["limits"])
@@ -477,6 +478,10 @@ def _decode_rows(found: Mapping[str, Any]) -> Rows:
     return Rows(tuple((first, last) for first, last in found["runs"]), found["axes"])
 
 
+def _decode_pairs(found: Iterable[tuple[float, float]]) -> Pairs:
+    return tuple((float(one), float(other)) for one, other in found)
+
+
 def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Outcome:
     remaining = iter(blobs)
     outputs = {name: next(remaining) for name in header["outputs"]}
@@ -486,12 +491,16 @@ def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Out
     timing = header["timing"]
     if timing is not None:
         finding = decode(Finding, timing["finding"], "the finding of a timing run") if timing["finding"] else None
-        pairs = {name: tuple((one, other) for one, other in timing[name]) for name in ("times", "noise")}
+        pairs = {name: _decode_pairs(timing[name]) for name in ("times", "noise")}
+        beside = {
+            name: (_decode_pairs(times), _decode_pairs(noise)) for name, (times, noise) in timing["beside"].items()
+        }
         clocks = tuple(timing["clocks_mhz"])
         outputs_of = {
             "answers": tuple(answers),
             "again": tuple(again),
             "unwritten": tuple(map(dict, timing["unwritten"])),
+            "beside": beside,
         }
         timing = TimingResult(**{**timing, **pairs, **outputs_of, "finding": finding, "clocks_mhz": clocks})
     findings = tuple(decode(Finding, item, "a finding") for item in header["findings"])
