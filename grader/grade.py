@@ -41,7 +41,7 @@ from grader.system.blas import spare_threads
 from grader.system.in_order import InOrder
 from grader.system.processes import available_bytes
 from grader.system.stages import recorded, stage
-from grader.system.threads import switch_soon
+from grader.system.threads import Break, switch_soon
 from grader.verdict import CaseCounters, Grade, Kind, Verdict
 
 if TYPE_CHECKING:
@@ -329,6 +329,7 @@ class _Progress:
     is_built: threading.Event = field(default_factory=threading.Event)
     is_checked: threading.Event = field(default_factory=threading.Event)
     is_over: threading.Event = field(default_factory=threading.Event)
+    checks: Break = field(default_factory=Break)  # for those that are not in a hurry
 
     def goes_on(self) -> bool:
         return not self.is_over.is_set()
@@ -480,12 +481,14 @@ def _checked(
     last_failure = _last_failure(kata) if options.last_failure else None
     explain = _explained(request, options, tell) if target.device == "gpu" else None
     source_like = partial(source_like_ptx, request) if target.device == "sim" else None
-    verdict = check(kata, request.spec, on.checks, budget, last_failure, explain, source_like)
+    with on.at.checks.asked():
+        verdict = check(kata, request.spec, on.checks, budget, last_failure, explain, source_like)
     if verdict.passed and options.counters and target.device == "sim":
         verdict = replace(verdict, counters=count(kata, request.spec, on.checks, budget))
     if not (verdict.passed and target.device == "gpu" and _timed(kata, options)):
         return lambda: verdict
-    bad = inexact(kata, request.spec, on.checks, _present(find_gpu()))
+    with on.at.checks.asked():
+        bad = inexact(kata, request.spec, on.checks, _present(find_gpu()))
     settle = partial(settled, bad) if bad else _measured(request, on, turn, ahead, options, tell, exact=False)
 
     def both() -> Verdict:
@@ -566,7 +569,8 @@ def _prepare_timing(request: Request, options: Options, checks: bool, at: _Progr
             begins = not beside and processors >= PROCESSORS_FOR_ALL and takes_long(request.kata)
             while not begins and not first.wait(0.05) and at.goes_on():
                 pass
-            prepare_measure(request.kata, request.spec, _present(gpu), options.pairs, ahead, at.goes_on)
+            wait = at.checks.wait
+            prepare_measure(request.kata, request.spec, _present(gpu), options.pairs, ahead, at.goes_on, wait)
 
 
 def _explained(request: Request, options: Options, tell: Tell | None) -> Explain:

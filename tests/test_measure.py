@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +25,7 @@ from grader.compile.build import Build, Request, Target, build_all
 from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
 from grader.content.catalog import Kata, Speed, Threshold, load_catalog
 from grader.content.dtype import DTYPES
+from grader.content.formulas import side_by_side
 from grader.content.source_file import Source, source_of
 from grader.content.spec import Accumulated, Exact, InputKind, Size, Sizes, Spec, Tensor, integers, load_spec, normal
 from grader.devices import (
@@ -77,6 +80,7 @@ from grader.output.grade_json import record
 from grader.output.verdict_text import explanation, launches, speed
 from grader.sandbox.parent import Program, Sandbox
 from grader.storage.lock import GpuTurn
+from grader.system.threads import Break
 from grader.verdict import Grade, Kind, Measurement, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -632,6 +636,25 @@ def test_answers_to_judged_calls_are_worked_out_ahead(count: int, monkeypatch: p
     assert measure(large, SPEC, sandbox, gpu=GPU, ahead=ahead)().passed
     assert len(worked_out) == 2 * JUDGED
     assert len(set(sandbox.seeds)) == 2
+
+
+def test_what_is_worked_out_ahead_rests_while_others_are_in_a_hurry() -> None:
+    """It goes on where it was once they are done: also where what they did has failed."""
+    pause, ahead, over = Break(), Ahead(), threading.Event()
+    large = replace(
+        SPEC, reference=lambda x, sizes: numpy.concatenate(side_by_side(lambda part: 2 * part, [(x[:1],), (x[1:],)]))
+    )
+
+    def work() -> None:
+        prepare_measure(kata(50), large, GPU, None, ahead, lambda: True, pause.wait)
+        over.set()
+
+    with contextlib.suppress(ZeroDivisionError), pause.asked():
+        threading.Thread(target=work, daemon=True).start()
+        assert not over.wait(1.0) and not ahead._answers._values
+        _ = 1 / 0
+    assert over.wait(60.0) and len(ahead._answers._values) == JUDGED
+    assert measure(kata(50), large, Clock([0.9]), gpu=GPU, ahead=ahead)().passed
 
 
 def test_many_answers_take_long() -> None:

@@ -165,9 +165,18 @@ class Ahead:
         return self._answers.get_or_make((case.shape, secret, call), lambda: _in_rows(case.in_call(secret, call), rows))
 
 
-def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, go_on: Callable[[], bool]) -> None:
+def prepare(
+    kata: Kata,
+    spec: Spec,
+    gpu: Gpu,
+    pairs: int | None,
+    ahead: Ahead,
+    go_on: Callable[[], bool],
+    wait: Callable[[], None] = lambda: None,
+) -> None:
     """Draw the contents that ``measure`` will want, and work out its first answers, as long as it should go on: for a
-    thread that nvcc and the checks leave room. Several answers are worked out at once, as far as memory allows.
+    thread that nvcc and the checks leave room. Several answers are worked out at once, as far as memory allows. Each
+    is left where it is as long as ``wait`` does not return.
 
     Where ``measure`` comes first, it waits.
     """
@@ -178,7 +187,9 @@ def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, g
         with _AHEAD_AT_ONCE, one_by_one():
             if go_on():
                 case = _case(kata, spec, sizes, spec.values[0].name)
-                ahead.answer(case, secret, call, _rows_of_judged(case, secret, call, nth))
+                rows = _rows_of_judged(case, secret, call, nth)
+                with one_by_one(wait):  # not where it holds what others want, too
+                    ahead.answer(case, secret, call, rows)
 
     at_once = min(_fits(spec, sizes) for sizes in shapes)
     with ThreadPoolExecutor(min(at_once, JUDGED * len(shapes))) as pool:
