@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all, source_like_ptx
+from grader.compile.build import Build, CompileFailure, Hurry, Request, Target, Tell, build_all, source_like_ptx
 from grader.compile.libraries import LibraryMissing, find_library
 from grader.compile.offsets import narrow_lines
 from grader.compile.toolchain import Gpu, ToolchainError, builds_for, dotted, driver_runs, find_gpu, find_toolchain
@@ -399,7 +399,7 @@ def _loaded_and_judged(
                 timer.begin()
         if "hypothesis" not in sys.modules:
             threading.Thread(target=_import_what_judges, daemon=True).start()
-        built = _loaded(request, sandbox, options, tell)
+        built = _loaded(request, sandbox, options, tell, at.checks.asked)
         at.is_built.set()
         if isinstance(built, CompileFailure):
             return does_not_compile(built)
@@ -449,12 +449,18 @@ def _unfit(request: Request) -> Verdict | None:
     return None
 
 
-def _loaded(request: Request, sandbox: Sandbox, options: Options, tell: Tell | None) -> Build | CompileFailure:
+def _loaded(
+    request: Request,
+    sandbox: Sandbox,
+    options: Options,
+    tell: Tell | None,
+    hurry: Hurry = contextlib.nullcontext,
+) -> Build | CompileFailure:
     """Builds the file and loads the build into the sandbox's child."""
     with stage("compilers and simulator looked up"):
         engine, toolchain = _engine((request.target,), tell), find_toolchain()
     with stage("compile"):
-        built = build_all([request], toolchain, jobs=options.jobs, tell=None)[0]
+        built = build_all([request], toolchain, jobs=options.jobs, tell=None, hurry=hurry)[0]
     if not isinstance(built, CompileFailure):
         sandbox.load(_program(built, engine, options))
     return built

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.grade import Options, grades_at_a_time, in_order
 from grader.judge.measure import Ahead
-from grader.judge.recent import OneAtATime, Recent
+from grader.judge.recent import OneAtATime, Recent, once
 from grader.system.in_order import InOrder
 from grader.verdict import Grade
 
@@ -60,6 +61,27 @@ def test_what_a_part_raises_is_raised_when_it_is_asked_for() -> None:
         found[1]
     with pytest.raises(IndexError):
         found[3]
+
+
+def test_what_is_made_once_is_the_same_for_threads_that_ask_at_a_time() -> None:
+    together = threading.Barrier(4, timeout=PATIENCE_S)
+    found: list[object] = []
+
+    @once
+    def make() -> object:
+        time.sleep(0.05)
+        return object()
+
+    def ask() -> None:
+        together.wait()
+        found.append(make())
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert len(found) == 4 and len({*map(id, found)}) == 1
 
 
 def test_values_of_two_keys_are_made_at_a_time_and_that_of_one_key_once() -> None:

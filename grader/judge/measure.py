@@ -7,7 +7,6 @@ free for others.
 
 from __future__ import annotations
 
-import functools
 import os
 import secrets
 import threading
@@ -45,7 +44,7 @@ from grader.judge.case import Case, CaseKey, Expected, Key
 from grader.judge.check import Explain, from_finding, judge, other_bits, verdict_at
 from grader.judge.encoding import decode, stored
 from grader.judge.peaks import peak_bytes, peak_flops
-from grader.judge.recent import Recent
+from grader.judge.recent import Recent, once
 from grader.sandbox.parent import Sandbox
 from grader.system.processes import available_bytes
 from grader.system.stages import stage
@@ -511,7 +510,7 @@ INPUT_SHARE, INPUT_BYTES = 16, 4 << 30
 _WHOLE: Recent[Key, tuple[Expected, ...]] = Recent(MOST_WHOLE)
 
 
-@functools.cache
+@once
 def _inputs() -> Recent[tuple[Any, ...], Mapping[str, ndarray]]:
     most = min(INPUT_BYTES, available_bytes() // INPUT_SHARE)
     return Recent(most, lambda inputs: sum(value.nbytes for value in inputs.values()))
