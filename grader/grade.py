@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,8 @@ from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
 from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding, rehearse
 from grader.judge.check import prepare as prepare_check
-from grader.judge.measure import Ahead, inexact, measure, prepare_exact, rehearsals, settled, takes_long
+from grader.judge.helpers import Helpers
+from grader.judge.measure import Ahead, helpers_for, inexact, measure, prepare_exact, rehearsals, settled
 from grader.judge.measure import prepare as prepare_measure
 from grader.sandbox.early import Early
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
@@ -330,9 +331,23 @@ class _Progress:
     is_checked: threading.Event = field(default_factory=threading.Event)
     is_over: threading.Event = field(default_factory=threading.Event)
     checks: Break = field(default_factory=Break)  # for those that are not in a hurry
+    helpers: list[Helpers] = field(default_factory=list)
 
     def goes_on(self) -> bool:
         return not self.is_over.is_set()
+
+    @contextlib.contextmanager
+    def closing(self, helpers: Helpers) -> Iterator[None]:
+        """They are closed when the grade is over, also in the middle of the block."""
+        self.helpers.append(helpers)
+        if not self.goes_on():
+            helpers.close()
+        yield
+
+    def end(self) -> None:
+        self.is_over.set()
+        for helpers in self.helpers:
+            helpers.close()
 
 
 @dataclass(frozen=True)
@@ -375,7 +390,7 @@ def _on_device(
     try:
         return _loaded_and_judged(request, options, tell, judge, at, checks=checks)
     finally:
-        at.is_over.set()
+        at.end()
 
 
 def _loaded_and_judged(
@@ -564,19 +579,23 @@ def _prepare_checks(request: Request, options: Options, checks: bool, at: _Progr
 
 def _prepare_timing(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:
     """The same of timed calls. They are wanted last, and leave processors and memory to nvcc and to torch's import,
-    unless they are many and so are the processors; and always to the checks of other grades, for there is time while
-    the GPU is timed for one of them.
+    unless they are many and so are the processors: then others work them out. They always leave them to the checks of
+    other grades, for there is time while the GPU is timed for one of them.
     """
-    gpu, beside = find_gpu(), options.beside
+    kata, spec, gpu, beside = request.kata, request.spec, find_gpu(), options.beside
     first = at.is_checked if beside else at.is_built
     with contextlib.suppress(Exception):
-        if _timed(request.kata, options):
-            processors = len(os.sched_getaffinity(0))
-            begins = not beside and processors >= PROCESSORS_FOR_ALL and takes_long(request.kata)
-            while not begins and not first.wait(0.05) and at.goes_on():
-                pass
-            wait = at.checks.wait
-            prepare_measure(request.kata, request.spec, _present(gpu), options.pairs, ahead, at.goes_on, wait)
+        if not _timed(kata, options):
+            return
+        prepare = partial(prepare_measure, kata, spec, _present(gpu), options.pairs, ahead, at.goes_on, at.checks.wait)
+        has_room = not beside and len(os.sched_getaffinity(0)) >= PROCESSORS_FOR_ALL
+        if has_room and (count := helpers_for(kata, spec, _present(gpu))):
+            with Helpers(count) as helpers, at.closing(helpers):
+                prepare(helpers)
+            return
+        while not first.wait(0.05) and at.goes_on():
+            pass
+        prepare()
 
 
 def _explained(request: Request, options: Options, tell: Tell | None) -> Explain:

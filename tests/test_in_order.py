@@ -18,6 +18,7 @@ from grader.content.catalog import Kata, load_catalog
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.grade import Options, grades_at_a_time, in_order
+from grader.judge.helpers import Helpers
 from grader.judge.measure import Ahead
 from grader.judge.recent import OneAtATime, Recent, once
 from grader.system.in_order import InOrder
@@ -145,14 +146,16 @@ def test_a_machine_of_little_memory_makes_one_at_a_time(monkeypatch: pytest.Monk
 def test_what_is_wanted_last_is_worked_out_last(
     beside: bool, processors: int, long: bool, at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a grade alone once nvcc is done, or at once if it takes long and there are processors for both; of several
-    when one has no more to check: the others still have."""
+    """Of a grade alone once nvcc is done, or at once by helpers if it takes long and there are processors for both; of
+    several when one has no more to check: the others still have."""
     kata = next(kata for kata in load_catalog(ROOT).katas.values() if kata.level == "hard" and kata.speed)
     began, at = threading.Event(), pipeline._Progress()
     monkeypatch.setattr(pipeline, "find_gpu", lambda: GPU)
-    monkeypatch.setattr(pipeline, "prepare_measure", lambda *_: began.set())
+    given: list[object] = []
+    monkeypatch.setattr(pipeline, "prepare_measure", lambda *all: given.append(all[-1]) or began.set())
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(processors)))
-    monkeypatch.setattr(pipeline, "takes_long", lambda kata: long)
+    monkeypatch.setattr(pipeline, "helpers_for", lambda *_: 3 if long else 0)
+    monkeypatch.setattr(pipeline, "Helpers", lambda count: Helpers(0 if count == 3 else 1))
     request = Request(kata, load_spec(kata), source_of(kata.solution_path), Target("gpu", "sm_90a"))
     arguments = (request, Options(device="gpu", beside=beside), True, at, Ahead())
     thread = threading.Thread(target=pipeline._prepare_timing, args=arguments)
@@ -163,6 +166,7 @@ def test_what_is_wanted_last_is_worked_out_last(
     at.is_checked.set()
     assert began.wait(PATIENCE_S)
     thread.join(PATIENCE_S)
+    assert isinstance(given[0], Helpers) is at_once
 
 
 def test_of_several_grades_one_works_a_case_out() -> None:

@@ -18,6 +18,7 @@ from random import Random
 import numpy
 import pytest
 from facts import has
+from patience import PATIENCE_S
 from sim_kernels.harness import LIMITS, POISON, engine, open_device, run
 
 from grader import grade as pipeline
@@ -59,8 +60,9 @@ from grader.devices.gpu.timing import Timing, _Kept
 from grader.devices.sim import SimDevice
 from grader.grade import Options
 from grader.judge import measure as measure_module
-from grader.judge.case import Case, CaseKey
+from grader.judge.case import Case, CaseKey, Expected
 from grader.judge.check import Explain, SearchBudget, judge
+from grader.judge.helpers import HelperGone, Helpers, Question
 from grader.judge.measure import (
     LARGE,
     NOISE_CHECKS,
@@ -69,10 +71,10 @@ from grader.judge.measure import (
     STAGES,
     Ahead,
     fitted,
+    helpers_for,
     measure,
     min_bytes_of,
     rehearsals,
-    takes_long,
 )
 from grader.judge.measure import prepare as prepare_measure
 from grader.output import speeds
@@ -657,9 +659,65 @@ def test_what_is_worked_out_ahead_rests_while_others_are_in_a_hurry() -> None:
     assert measure(kata(50), large, Clock([0.9]), gpu=GPU, ahead=ahead)().passed
 
 
-def test_many_answers_take_long() -> None:
-    assert takes_long(KATAS["flash_attn_mma_stages_split_q"])
-    assert not takes_long(KATAS["hgemm_mma_m16n8k16_mma2x4_warp4x4"]) and not takes_long(KATAS["softmax_f32x4"])
+def test_many_answers_are_for_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(16))
+    monkeypatch.setattr(measure_module, "available_bytes", lambda: 100 << 30)
+    counts = {
+        name: helpers_for(KATAS[name], load_spec(KATAS[name]), GPU)
+        for name in ("flash_attn_mma_stages_split_q", "hgemm_mma_m16n8k16_mma2x4_warp4x4", "softmax_f32x4")
+    }
+    assert [*counts.values()] == [8, 0, 0]
+    monkeypatch.setattr(measure_module, "available_bytes", lambda: 8 << 30)
+    name = "flash_attn_mma_stages_split_q"
+    assert 1 <= helpers_for(KATAS[name], load_spec(KATAS[name]), GPU) < 4, "each takes more than a gigabyte"
+
+
+def test_helpers_answer_as_this_process_would() -> None:
+    """In the rows that are looked at; one that is gone answers nothing."""
+    of = KATAS["softmax_f32x4"]
+    sizes = {"rows": 2 * LARGE // 256, "cols": 256}
+    with Helpers(2) as helpers:
+        for place, (call, nth) in enumerate([(3, 0), (5, 1), (8, 2)]):
+            answer = helpers.answer(Question(of, sizes, 7, call, nth), place)
+            right = measure_module.answer_in_rows(of, load_spec(of), sizes, 7, call, nth)
+            assert [(item.tensor, item.dtype) for item in answer] == [(item.tensor, item.dtype) for item in right]
+            for mine, other in zip(right, answer, strict=True):
+                assert mine.value.shape[0] < sizes["rows"] / 8
+                assert (mine.value == other.value).all() and (mine.bound == other.bound).all()
+        helpers.close()
+        with pytest.raises(HelperGone):
+            helpers.answer(Question(of, sizes, 7, 3, 0), 0)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_helpers_do_not_answer_is_worked_out_here(is_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, Question]] = []
+
+    class Some(Helpers):
+        def answer(self, question: Question, place: int) -> tuple[Expected, ...]:
+            asked.append((place, question))
+            if not is_there:
+                raise HelperGone
+            case = measure_module._case(KATA, SPEC, question.sizes, "normal")
+            return case.in_call(question.secret, question.call).expected
+
+    ahead, of = Ahead(), kata(50, shapes=({"n": N}, {"n": 2 * N}))
+    prepare_measure(of, SPEC, GPU, None, ahead, lambda: True, helpers=Some(0))
+    assert sorted(place for place, _ in asked) == [*range(2 * JUDGED)]
+    assert len(ahead._answers._values) == 2 * JUDGED * is_there
+    assert measure(of, SPEC, Clock([0.9]), gpu=GPU, ahead=ahead)().passed
+    wrong = Clock([0.9], answers=lambda call, seed: doubled(call, seed + 1))
+    assert measure(of, SPEC, wrong, gpu=GPU, ahead=ahead)().kind is Kind.WRONG_ANSWER
+
+
+def test_helpers_end_with_the_grade_that_they_work_for() -> None:
+    over = pipeline._Progress()
+    with Helpers(1) as helpers, over.closing(helpers):
+        assert helpers._processes[0].poll() is None
+        over.end()
+        assert helpers._processes[0].wait(PATIENCE_S) < 0
+    with Helpers(1) as late, over.closing(late):
+        assert late._processes[0].wait(PATIENCE_S) < 0
 
 
 def test_baselines_that_a_spec_has_are_tried_before_they_are_timed() -> None:

@@ -7,6 +7,7 @@ free for others.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import threading
@@ -43,6 +44,7 @@ from grader.devices.drift import drifted, ends
 from grader.judge.case import Case, CaseKey, Expected, Key
 from grader.judge.check import Explain, from_finding, judge, other_bits, verdict_at
 from grader.judge.encoding import decode, stored
+from grader.judge.helpers import HelperGone, Helpers, Question
 from grader.judge.peaks import peak_bytes, peak_flops
 from grader.judge.recent import Recent, once
 from grader.sandbox.parent import Sandbox
@@ -161,7 +163,12 @@ class Ahead:
 
     def answer(self, case: Case, secret: int, call: int, rows: ndarray | None) -> tuple[Expected, ...]:
         """The answer to what a call gets, in these rows. Who comes while it is worked out waits."""
-        return self._answers.get_or_make((case.shape, secret, call), lambda: _in_rows(case.in_call(secret, call), rows))
+        return self.answer_by(case, secret, call, lambda: _in_rows(case.in_call(secret, call), rows))
+
+    def answer_by(
+        self, case: Case, secret: int, call: int, make: Callable[[], tuple[Expected, ...]]
+    ) -> tuple[Expected, ...]:
+        return self._answers.get_or_make((case.shape, secret, call), make)
 
 
 def prepare(
@@ -172,10 +179,11 @@ def prepare(
     ahead: Ahead,
     go_on: Callable[[], bool],
     wait: Callable[[], None] = lambda: None,
+    helpers: Helpers | None = None,
 ) -> None:
     """Draw the contents that ``measure`` will want, and work out its first answers, as long as it should go on: for a
     thread that nvcc and the checks leave room. Several answers are worked out at once, as far as memory allows. Each
-    is left where it is as long as ``wait`` does not return.
+    is left where it is as long as ``wait`` does not return. Where there are ``helpers``, they do it.
 
     Where ``measure`` comes first, it waits.
     """
@@ -190,19 +198,39 @@ def prepare(
                 with one_by_one(wait):  # not where it holds what others want, too
                     ahead.answer(case, secret, call, rows)
 
+    def ask(helpers: Helpers, place: int, question: Question) -> None:
+        if go_on():
+            case = Case(kata, spec, CaseKey.of(spec, question.sizes, spec.values[0].name, 1))
+            with contextlib.suppress(HelperGone):
+                ahead.answer_by(case, question.secret, question.call, partial(helpers.answer, question, place))
+
+    def draw(sizes: Mapping[str, int]) -> None:
+        with _AHEAD_AT_ONCE, one_by_one():
+            if go_on():
+                _case(kata, spec, sizes, spec.values[0].name)
+
     at_once = min(_fits(spec, sizes) for sizes in shapes)
-    with ThreadPoolExecutor(min(at_once, JUDGED * len(shapes))) as pool:
+    with ThreadPoolExecutor((1 + JUDGED) * len(shapes) if helpers else min(at_once, JUDGED * len(shapes))) as pool:
         for nth in range(JUDGED):  # one of each shape first: contents of several shapes are drawn at a time
-            for sizes in shapes:
+            for place, sizes in enumerate(shapes):
                 secret = ahead.secret(sizes, kata.speed.baseline, used=False)
                 for call in chosen(secret, 0, pairs or STAGES[0])[nth : nth + 1]:
-                    pool.submit(work_out, sizes, secret, nth, call)
+                    if helpers:
+                        pool.submit(ask, helpers, place + nth * len(shapes), Question(kata, sizes, secret, call, nth))
+                    else:
+                        pool.submit(work_out, sizes, secret, nth, call)
+        for sizes in shapes if helpers else ():
+            pool.submit(draw, sizes)
 
 
-def takes_long(kata: Kata) -> bool:
-    """Whether the answers to be judged are so many that the checks and the timing leave too little time for them."""
+def helpers_for(kata: Kata, spec: Spec, gpu: Gpu) -> int:
+    """How many helpers should work out the answers that will be judged, where these are so many that the checks and the
+    timing leave too little time for them; 0 where they are few."""
     assert kata.speed is not None
-    return len(kata.speed.shapes) * JUDGED > ANSWERS_IN_TIME
+    shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
+    if len(shapes) * JUDGED <= ANSWERS_IN_TIME:
+        return 0
+    return min(HELPERS_OF_A_SHAPE * len(shapes), *(_fits(spec, sizes) for sizes in shapes))
 
 
 def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
@@ -501,7 +529,7 @@ WHOLE = "whole"  # the seed of the rows that are looked at of an answer that mus
 MOST_AHEAD = 32  # answers in rows of a timing run: some megabytes each
 MOST_WHOLE = 16
 EXACT_AT_ONCE = 2
-ANSWERS_IN_TIME = 8
+ANSWERS_IN_TIME, HELPERS_OF_A_SHAPE = 8, 2
 # Answers that are worked out ahead at a time, for all grades together: each goes through hundreds of megabytes. More of
 # them would only wait for memory and for the interpreter, and so would what is compiled and checked meanwhile.
 _AHEAD_AT_ONCE = threading.Semaphore(max(2, len(os.sched_getaffinity(0)) // 4))
@@ -632,6 +660,14 @@ def _expected_of(case: Case, seed: str, rows: ndarray | None) -> tuple[Expected,
 
 def _in_rows(case: Case, rows: ndarray | None) -> tuple[Expected, ...]:
     return case.expected if rows is None else case.part(rows).expected
+
+
+def answer_in_rows(
+    kata: Kata, spec: Spec, sizes: Mapping[str, int], secret: int, call: int, nth: int
+) -> tuple[Expected, ...]:
+    """The answer to a judged call, the nth of a timing run, in the rows of it that are looked at."""
+    case = _case(kata, spec, sizes, spec.values[0].name)
+    return _in_rows(case.in_call(secret, call), _rows_of_judged(case, secret, call, nth))
 
 
 def _rows_of_judged(case: Case, secret: int, call: int, nth: int) -> ndarray | None:
