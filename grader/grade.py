@@ -404,7 +404,9 @@ def _loaded_and_judged(
 ) -> Verdict:
     target, ahead = request.target, Ahead()
     _work_ahead(request, options, checks, at, ahead)
-    with _turn(target, options, tell) as turn, Sandbox(target.device) as sandbox, contextlib.ExitStack() as at_end:
+    with contextlib.ExitStack() as at_end:
+        turn = at_end.enter_context(_turn(target, options, tell))
+        sandbox = at_end.enter_context(Sandbox(target.device))
         timer = _timer(request, options, at_end)
         if checks:
             with stage("wait for the GPU"):
@@ -421,7 +423,12 @@ def _loaded_and_judged(
         if timer is not None:
             timer.load(sandbox.program)
         settle = judge(_Devices(sandbox, timer, at), turn, ahead)
-    verdict = settle()
+        leaving = threading.Thread(target=at_end.pop_all().close)  # the GPU is left when the child is gone
+    leaving.start()
+    try:
+        verdict = settle()
+    finally:
+        leaving.join()
     return _with_offsets(verdict, built) if verdict.passed and target.device == "sim" else verdict
 
 

@@ -10,10 +10,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
-from math import comb
+from itertools import count, pairwise
+from math import comb, inf
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -405,6 +406,17 @@ def test_what_was_timed_before_the_card_was_warm_counts_for_nothing(
         21,
         NOISE_PAIRS,
     )
+
+
+@pytest.mark.parametrize(("since_s", "calls"), [(inf, 39), (0.5, 39), (0.2, 19)])  # 10, then each 10 ms
+def test_a_card_that_was_timed_on_just_before_warms_up_for_less(
+    since_s: float, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = count()
+    monkeypatch.setattr(timing_module, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 100))
+    called: list[object] = []
+    Warming(first=1980, second=1980, after=0).run(called.append, since_s)
+    assert abs(len(called) - 2 * 21 - calls) <= 1
 
 
 class Recovering(Warming):

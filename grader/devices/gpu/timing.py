@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_float, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from random import Random
 
 from grader.devices import (
@@ -53,6 +54,7 @@ from grader.devices.gpu.ptx import NEGATE, REPLACE, SPIN
 from grader.devices.gpu.rows import RowReader
 
 WARM_UP_CALLS = 10
+STILL_WARM_S, WARM_AGAIN_S = 0.3, 0.1  # since the timing run before; then its warm-up is shorter
 # A pointer of a timed call is one of so many, each as aligned as memory from the driver.
 SHIFT_BYTES, SHIFTS = 256, 256
 SPIN_CYCLES = 300_000  # some 160 us: longer than the host takes to call a launcher or torch
@@ -233,13 +235,15 @@ class Timing:
         for address in memory:
             driver.free(address)
 
-    def run(self, launch: Callable[[Sequence[int]], None]) -> TimingResult:
-        """Time all arms. ``launch`` calls the launcher with the buffers' addresses, inputs first.
+    def run(self, launch: Callable[[Sequence[int]], None], since_s: float = inf) -> TimingResult:
+        """Time all arms. ``launch`` calls the launcher with the buffers' addresses, inputs first. ``since_s`` is how
+        long ago another timing run of this process ended.
 
         Raises DriverError where a kernel broke the context.
         """
         start, calls = time.monotonic(), 0
-        while calls < WARM_UP_CALLS or time.monotonic() - start < WARM_UP_S:
+        warm_up_s = WARM_UP_S if since_s > STILL_WARM_S else min(WARM_UP_S, WARM_AGAIN_S)
+        while calls < WARM_UP_CALLS or time.monotonic() - start < warm_up_s:
             for baseline in (self._baseline, *self._beside.values()):
                 baseline()
             self._untimed(launch)
