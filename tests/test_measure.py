@@ -71,6 +71,7 @@ from grader.judge.measure import (
     RANKS,
     STAGES,
     Ahead,
+    answer_to,
     fitted,
     helpers_for,
     measure,
@@ -690,15 +691,15 @@ def test_helpers_answer_as_this_process_would() -> None:
     sizes = {"rows": 2 * LARGE // 256, "cols": 256}
     with Helpers(2) as helpers:
         for place, (call, nth) in enumerate([(3, 0), (5, 1), (8, 2)]):
-            answer = helpers.answer(Question(of, sizes, 7, call, nth), place)
-            right = measure_module.answer_in_rows(of, load_spec(of), sizes, 7, call, nth)
+            question = Question(of, sizes, 7, call, nth)
+            answer, right = helpers.answer(question, place), answer_to(question, load_spec(of))
             assert [(item.tensor, item.dtype) for item in answer] == [(item.tensor, item.dtype) for item in right]
             for mine, other in zip(right, answer, strict=True):
                 assert mine.value.shape[0] < sizes["rows"] / 8
                 assert (mine.value == other.value).all() and (mine.bound == other.bound).all()
         helpers.close()
         with pytest.raises(HelperGone):
-            helpers.answer(Question(of, sizes, 7, 3, 0), 0)
+            helpers.answer(question, 0)
 
 
 @pytest.mark.parametrize("is_there", [True, False])

@@ -15,13 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from grader.content.catalog import Kata
-from grader.content.formulas import one_by_one
-from grader.content.spec import load_spec
 from grader.judge.case import Expected
-from grader.system.blas import spare_threads
-from grader.system.processes import end_with_parent, grader_environment
-
-NICE = 10  # nvcc, the checks and what is timed come first
+from grader.system.processes import grader_environment
 
 
 class HelperGone(Exception):
@@ -77,41 +72,9 @@ class Helpers:
 
 def _begun() -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "grader.judge.helpers", str(os.getpid())],
+        [sys.executable, "-m", "grader.judge.helper", str(os.getpid())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=grader_environment(),
     )
-
-
-def answer_to(question: Question) -> tuple[Expected, ...]:
-    from grader.judge.measure import answer_in_rows
-
-    kata = question.kata
-    with one_by_one():
-        return answer_in_rows(kata, load_spec(kata), question.sizes, question.secret, question.call, question.nth)
-
-
-def _serve(parent: int) -> None:
-    """Answer until there is no one who asks."""
-    end_with_parent()
-    if os.getppid() != parent:
-        return
-    os.nice(NICE)
-    spare_threads()
-    with os.fdopen(os.dup(1), "wb") as said:
-        os.dup2(2, 1)  # what a spec prints is no answer
-        while True:
-            try:
-                question = pickle.load(sys.stdin.buffer)
-            except EOFError:
-                return
-            pickle.dump(answer_to(question), said, protocol=pickle.HIGHEST_PROTOCOL)
-            said.flush()
-
-
-if __name__ == "__main__":
-    from grader.judge import helpers  # whose Question is the one that is asked
-
-    helpers._serve(int(sys.argv[1]))

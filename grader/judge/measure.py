@@ -189,38 +189,46 @@ def prepare(
     """
     assert kata.speed is not None
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
-
-    def work_out(sizes: Mapping[str, int], secret: int, nth: int, call: int) -> None:
-        with _AHEAD_AT_ONCE, one_by_one():
-            if go_on():
-                case = _case(kata, spec, sizes, spec.values[0].name)
-                rows = _rows_of_judged(case, secret, call, nth)
-                with one_by_one(wait):  # not where it holds what others want, too
-                    ahead.answer(case, secret, call, rows)
-
-    def ask(helpers: Helpers, place: int, question: Question) -> None:
-        if go_on():
-            case = Case(kata, spec, CaseKey.of(spec, question.sizes, spec.values[0].name, 1))
-            with contextlib.suppress(HelperGone):
-                ahead.answer_by(case, question.secret, question.call, partial(helpers.answer, question, place))
-
-    def draw(sizes: Mapping[str, int]) -> None:
-        with _AHEAD_AT_ONCE, one_by_one():
-            if go_on():
-                _case(kata, spec, sizes, spec.values[0].name)
-
-    at_once = min(_fits(spec, sizes) for sizes in shapes)
-    with ThreadPoolExecutor((1 + JUDGED) * len(shapes) if helpers else min(at_once, JUDGED * len(shapes))) as pool:
-        for nth in range(JUDGED):  # one of each shape first: contents of several shapes are drawn at a time
-            for place, sizes in enumerate(shapes):
-                secret = ahead.secret(sizes, kata.speed.baseline, used=False)
-                for call in chosen(secret, 0, pairs or STAGES[0])[nth : nth + 1]:
-                    if helpers:
-                        pool.submit(ask, helpers, place + nth * len(shapes), Question(kata, sizes, secret, call, nth))
-                    else:
-                        pool.submit(work_out, sizes, secret, nth, call)
+    secret = {nth: ahead.secret(sizes, kata.speed.baseline, used=False) for nth, sizes in enumerate(shapes)}
+    questions = [  # one of each shape first: contents of several shapes are drawn at a time
+        Question(kata, sizes, secret[at], call, nth)
+        for nth in range(JUDGED)
+        for at, sizes in enumerate(shapes)
+        for call in chosen(secret[at], 0, pairs or STAGES[0])[nth : nth + 1]
+    ]
+    at_once = min(len(questions), *(_fits(spec, sizes) for sizes in shapes))
+    with ThreadPoolExecutor(len(questions) + len(shapes) if helpers else at_once) as pool:
+        for place, question in enumerate(questions):
+            if helpers:
+                pool.submit(_ask, spec, ahead, question, go_on, partial(helpers.answer, question, place))
+            else:
+                pool.submit(_work_out, spec, ahead, question, go_on, wait)
         for sizes in shapes if helpers else ():
-            pool.submit(draw, sizes)
+            pool.submit(_draw, kata, spec, sizes, go_on)
+
+
+def _work_out(spec: Spec, ahead: Ahead, asked: Question, go_on: Callable[[], bool], wait: Callable[[], None]) -> None:
+    with _AHEAD_AT_ONCE, one_by_one():
+        if go_on():
+            case = _case(asked.kata, spec, asked.sizes, spec.values[0].name)
+            rows = _rows_of_judged(case, asked.secret, asked.call, asked.nth)
+            with one_by_one(wait):  # not where it holds what others want, too
+                ahead.answer(case, asked.secret, asked.call, rows)
+
+
+def _ask(
+    spec: Spec, ahead: Ahead, asked: Question, go_on: Callable[[], bool], answer: Callable[[], tuple[Expected, ...]]
+) -> None:
+    if go_on():
+        case = Case(asked.kata, spec, CaseKey.of(spec, asked.sizes, spec.values[0].name, 1))
+        with contextlib.suppress(HelperGone):
+            ahead.answer_by(case, asked.secret, asked.call, answer)
+
+
+def _draw(kata: Kata, spec: Spec, sizes: Mapping[str, int], go_on: Callable[[], bool]) -> None:
+    with _AHEAD_AT_ONCE, one_by_one():
+        if go_on():
+            _case(kata, spec, sizes, spec.values[0].name)
 
 
 def helpers_for(kata: Kata, spec: Spec, gpu: Gpu) -> int:
@@ -662,12 +670,11 @@ def _in_rows(case: Case, rows: ndarray | None) -> tuple[Expected, ...]:
     return case.expected if rows is None else case.part(rows).expected
 
 
-def answer_in_rows(
-    kata: Kata, spec: Spec, sizes: Mapping[str, int], secret: int, call: int, nth: int
-) -> tuple[Expected, ...]:
-    """The answer to a judged call, the nth of a timing run, in the rows of it that are looked at."""
-    case = _case(kata, spec, sizes, spec.values[0].name)
-    return _in_rows(case.in_call(secret, call), _rows_of_judged(case, secret, call, nth))
+def answer_to(asked: Question, spec: Spec) -> tuple[Expected, ...]:
+    """The answer to a judged call in the rows of it that are looked at."""
+    case = _case(asked.kata, spec, asked.sizes, spec.values[0].name)
+    rows = _rows_of_judged(case, asked.secret, asked.call, asked.nth)
+    return _in_rows(case.in_call(asked.secret, asked.call), rows)
 
 
 def _rows_of_judged(case: Case, secret: int, call: int, nth: int) -> ndarray | None:
