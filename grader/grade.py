@@ -32,7 +32,16 @@ from grader.judge.case import Case, CaseKey, largest_within
 from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding, rehearse
 from grader.judge.check import prepare as prepare_check
 from grader.judge.helpers import Helpers
-from grader.judge.measure import Ahead, helpers_for, inexact, measure, prepare_exact, rehearsals, settled
+from grader.judge.measure import (
+    Ahead,
+    contents_bytes,
+    helpers_for,
+    inexact,
+    measure,
+    prepare_exact,
+    rehearsals,
+    settled,
+)
 from grader.judge.measure import prepare as prepare_measure
 from grader.sandbox.early import Early
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
@@ -412,8 +421,10 @@ def _loaded_and_judged(
             with stage("wait for the GPU"):
                 turn.share()
             sandbox.start()
+            if timed_bytes := _timed_bytes(request, options):
+                threading.Thread(target=sandbox.reserve, args=(timed_bytes,), daemon=True).start()
             if timer is not None and not options.beside:  # beside others, the GPU must be left to them in between
-                timer.begin()
+                timer.begin(timed_bytes)
         if "hypothesis" not in sys.modules:
             threading.Thread(target=_import_what_judges, daemon=True).start()
         built = _loaded(request, sandbox, options, tell, at.checks.asked)
@@ -440,6 +451,13 @@ def _timer(request: Request, options: Options, at_end: contextlib.ExitStack) -> 
     timer = Early(Sandbox(request.target.device, torch=True, rehearsals=tried))
     at_end.callback(timer.close)
     return timer
+
+
+def _timed_bytes(request: Request, options: Options) -> int:
+    """The contents of the largest shape that is timed; 0 where nothing is, or others are graded at the same time."""
+    if options.beside or request.target.device != "gpu" or not _timed(request.kata, options):
+        return 0
+    return contents_bytes(request.kata, request.spec, _present(find_gpu()))
 
 
 def _with_offsets(verdict: Verdict, built: Build) -> Verdict:

@@ -292,6 +292,27 @@ def test_no_more_is_taken_than_the_room_holds() -> None:
     area.close()
 
 
+def test_memory_that_was_reserved_is_lent_with_the_first_contents(ends: Ends) -> None:
+    """All of its pages are there; what is larger gets other memory, and a parent that is gone reserves none."""
+    ends.parent.reserve(8 * LARGE)
+    ends.ask(a_call(b"small", 1))
+    ends.parent.write_call(a_call(contents(LARGE), LARGE))
+    _, (fd,), _, _ = socket.recv_fds(ends.theirs, 8, 1)
+    state = os.fstat(fd)
+    assert state.st_size >= 8 * LARGE and state.st_blocks * 512 >= state.st_size
+    os.close(fd)
+    area = SharedBuffer()
+    area.reserve(LARGE)
+    area.reserve(LARGE // 2)
+    place, lent = area.write_inputs([contents(LARGE)], 0)
+    again, nothing = area.write_inputs([contents(LARGE)], 0)
+    assert place == again == [0] and lent is not None and nothing is None
+    assert area.write_inputs([contents(2 * LARGE)], 0)[1] is not None
+    area.close()
+    area.reserve(LARGE)
+    assert area._fd is None
+
+
 def test_a_child_without_a_free_descriptor_does_not_go_on(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the last call's memory, which is too short, it would take less for the whole."""
     ends.ask(a_call(contents(LARGE), LARGE))

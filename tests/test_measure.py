@@ -72,6 +72,7 @@ from grader.judge.measure import (
     STAGES,
     Ahead,
     answer_to,
+    contents_bytes,
     fitted,
     helpers_for,
     measure,
@@ -750,6 +751,14 @@ def test_baselines_that_a_spec_has_are_tried_before_they_are_timed() -> None:
     indices = replace(spec, inputs=(*spec.inputs, Tensor("places", ("n",), "i32")))
     assert rehearsals(of, indices, large) == ()
     assert rehearsals(kata(50), spec, large) == (), "a copy needs none"
+
+
+def test_memory_is_reserved_for_the_largest_shape_that_is_timed() -> None:
+    of = KATAS["hgemm_mma_m16n8k16_mma2x4_warp4x4"]
+    assert contents_bytes(of, load_spec(of), GPU) == 2 * 8192 * 8192 * 2
+    request = Request(of, load_spec(of), source_of(of.solution_path), Target("gpu", "sm_90a"))
+    for options in (Options(beside=True), Options(speed=False)):
+        assert pipeline._timed_bytes(request, options) == 0
 
 
 def test_nothing_is_worked_out_for_a_grade_that_is_over() -> None:

@@ -498,6 +498,13 @@ def _tensor_bytes(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> tuple[int
     return of_inputs, of_outputs
 
 
+def contents_bytes(kata: Kata, spec: Spec, gpu: Gpu) -> int:
+    """The bytes of all inputs of the largest shape that is timed."""
+    assert kata.speed is not None
+    shapes = (fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes)
+    return max(_tensor_bytes(kata, spec, sizes)[0] for sizes in shapes)
+
+
 def fitted(kata: Kata, spec: Spec, sizes: Mapping[str, int], memory_bytes: int) -> Mapping[str, int]:
     """The shape, halved along its largest size until a timing run of it fits the card. 0 bytes of memory: not known."""
     fitting = dict(sizes)
