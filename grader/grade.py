@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grader.compile.build import Build, CompileFailure, Hurry, Request, Target, Tell, build_all, source_like_ptx
+from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all, source_like_ptx
 from grader.compile.libraries import LibraryMissing, find_library
 from grader.compile.offsets import narrow_lines
 from grader.compile.toolchain import Gpu, ToolchainError, builds_for, dotted, driver_runs, find_gpu, find_toolchain
@@ -31,7 +31,7 @@ from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
 from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding, rehearse
 from grader.judge.check import prepare as prepare_check
-from grader.judge.helpers import Helpers
+from grader.judge.helpers import Helpers, Room
 from grader.judge.measure import (
     Ahead,
     contents_bytes,
@@ -51,7 +51,7 @@ from grader.system.blas import spare_threads
 from grader.system.in_order import InOrder
 from grader.system.processes import available_bytes
 from grader.system.stages import recorded, stage
-from grader.system.threads import Break, switch_soon
+from grader.system.threads import switch_soon
 from grader.verdict import CaseCounters, Grade, Kind, Verdict
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 EXAMPLES_AFTER_GPU, SIZES_AFTER_GPU = 4, 10  # drawn, and of those that the spec names the smallest
 MOST_AT_A_TIME = 6  # grades on a GPU: more would only wait for it
 PROCESSORS_OF_A_GRADE, BYTES_OF_A_GRADE = 2, 8 << 30
+HELPERS_SHARE, MOST_HELPERS = 4, 1 << 10  # of the processors, that they may have while others are at work; without end
 PROCESSORS_FOR_ALL = 8  # for nvcc, torch's import, the checks' answers and those of timed calls at the same time
 THREAD_SAFE_HYPOTHESIS = (6, 136, 9)
 
@@ -339,7 +340,7 @@ class _Progress:
     is_built: threading.Event = field(default_factory=threading.Event)
     is_checked: threading.Event = field(default_factory=threading.Event)
     is_over: threading.Event = field(default_factory=threading.Event)
-    checks: Break = field(default_factory=Break)  # for those that are not in a hurry
+    room: Room = field(default_factory=Room)  # for those that help to work out what is wanted last
     helpers: list[Helpers] = field(default_factory=list)
 
     def goes_on(self) -> bool:
@@ -357,6 +358,7 @@ class _Progress:
         self.is_over.set()
         for helpers in self.helpers:
             helpers.close()
+        self.room.allow(MOST_HELPERS)
 
 
 @dataclass(frozen=True)
@@ -427,15 +429,17 @@ def _loaded_and_judged(
                 timer.begin(timed_bytes)
         if "hypothesis" not in sys.modules:
             threading.Thread(target=_import_what_judges, daemon=True).start()
-        built = _loaded(request, sandbox, options, tell, at.checks.asked)
+        built = _loaded(request, sandbox, options, tell)
         at.is_built.set()
         if isinstance(built, CompileFailure):
             return does_not_compile(built)
+        at.room.allow(max(2, len(os.sched_getaffinity(0)) // HELPERS_SHARE))
         if timer is not None:
             timer.load(sandbox.program)
         settle = judge(_Devices(sandbox, timer, at), turn, ahead)
         leaving = threading.Thread(target=at_end.pop_all().close)  # the GPU is left when the child is gone
     leaving.start()
+    at.room.allow(MOST_HELPERS)
     try:
         verdict = settle()
     finally:
@@ -489,18 +493,12 @@ def _unfit(request: Request) -> Verdict | None:
     return None
 
 
-def _loaded(
-    request: Request,
-    sandbox: Sandbox,
-    options: Options,
-    tell: Tell | None,
-    hurry: Hurry = contextlib.nullcontext,
-) -> Build | CompileFailure:
+def _loaded(request: Request, sandbox: Sandbox, options: Options, tell: Tell | None) -> Build | CompileFailure:
     """Builds the file and loads the build into the sandbox's child."""
     with stage("compilers and simulator looked up"):
         engine, toolchain = _engine((request.target,), tell), find_toolchain()
     with stage("compile"):
-        built = build_all([request], toolchain, jobs=options.jobs, tell=None, hurry=hurry)[0]
+        built = build_all([request], toolchain, jobs=options.jobs, tell=None)[0]
     if not isinstance(built, CompileFailure):
         sandbox.load(_program(built, engine, options))
     return built
@@ -527,14 +525,12 @@ def _checked(
     last_failure = _last_failure(kata) if options.last_failure else None
     explain = _explained(request, options, tell) if target.device == "gpu" else None
     source_like = partial(source_like_ptx, request) if target.device == "sim" else None
-    with on.at.checks.asked():
-        verdict = check(kata, request.spec, on.checks, budget, last_failure, explain, source_like)
+    verdict = check(kata, request.spec, on.checks, budget, last_failure, explain, source_like)
     if verdict.passed and options.counters and target.device == "sim":
         verdict = replace(verdict, counters=count(kata, request.spec, on.checks, budget))
     if not (verdict.passed and target.device == "gpu" and _timed(kata, options)):
         return lambda: verdict
-    with on.at.checks.asked():
-        bad = inexact(kata, request.spec, on.checks, _present(find_gpu()))
+    bad = inexact(kata, request.spec, on.checks, _present(find_gpu()))
     settle = partial(settled, bad) if bad else _measured(request, on, turn, ahead, options, tell, exact=False)
 
     def both() -> Verdict:
@@ -599,24 +595,25 @@ def _prepare_checks(request: Request, options: Options, checks: bool, at: _Progr
             budget = options.budget(request.target, after_gpu=False)
             prepare_check(kata, spec, budget, lambda: not at.is_built.is_set())
         if _timed(kata, options):
-            prepare_exact(kata, spec, _present(find_gpu()), at.goes_on, beside=options.beside)
+            helpers = at.helpers[0] if at.helpers else None
+            prepare_exact(kata, spec, _present(find_gpu()), at.goes_on, beside=options.beside, helpers=helpers)
 
 
 def _prepare_timing(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:
-    """The same of timed calls. They are wanted last, and leave processors and memory to nvcc and to torch's import,
-    unless they are many and so are the processors: then others work them out. They always leave them to the checks of
-    other grades, for there is time while the GPU is timed for one of them.
+    """The same of timed calls. They are wanted last, and leave processors and memory to nvcc and to torch's import, and
+    to the checks of other grades: there is time while the GPU is timed for one of them. Where they are many and so are
+    the processors, others work them out.
     """
     kata, spec, gpu, beside = request.kata, request.spec, find_gpu(), options.beside
     first = at.is_checked if beside else at.is_built
     with contextlib.suppress(Exception):
         if not _timed(kata, options):
             return
-        prepare = partial(prepare_measure, kata, spec, _present(gpu), options.pairs, ahead, at.goes_on, at.checks.wait)
+        prepare = partial(prepare_measure, kata, spec, _present(gpu), options.pairs, ahead, at.goes_on)
         has_room = not beside and len(os.sched_getaffinity(0)) >= PROCESSORS_FOR_ALL
         if has_room and (count := helpers_for(kata, spec, _present(gpu))):
             with Helpers(count) as helpers, at.closing(helpers):
-                prepare(helpers)
+                prepare((helpers, at.room))
             return
         while not first.wait(0.05) and at.goes_on():
             pass

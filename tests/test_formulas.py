@@ -68,8 +68,4 @@ def test_parts_of_a_part_are_worked_out_one_by_one() -> None:
     assert threading.get_ident() not in outers
     with one_by_one():
         assert {*side_by_side(inner, [(1,), (2,)])} == {threading.get_ident()}
-    seen: list[int | str] = []
-    with one_by_one(lambda: seen.append("waited")):
-        side_by_side(seen.append, [(1,), (2,)])
-    assert seen == ["waited", 1, "waited", 2]
     assert threading.get_ident() not in side_by_side(inner, [(1,), (2,)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import subprocess
@@ -27,7 +26,6 @@ from grader.compile.build import Build, Request, Target, build_all
 from grader.compile.toolchain import Gpu, find_gpu, find_toolchain
 from grader.content.catalog import Kata, Speed, Threshold, load_catalog
 from grader.content.dtype import DTYPES
-from grader.content.formulas import side_by_side
 from grader.content.source_file import Source, source_of
 from grader.content.spec import Accumulated, Exact, InputKind, Size, Sizes, Spec, Tensor, integers, load_spec, normal
 from grader.devices import (
@@ -63,7 +61,7 @@ from grader.grade import Options
 from grader.judge import measure as measure_module
 from grader.judge.case import Case, CaseKey, Expected
 from grader.judge.check import Explain, SearchBudget, judge
-from grader.judge.helpers import HelperGone, Helpers, Question
+from grader.judge.helpers import HelperGone, Helpers, Room, read
 from grader.judge.measure import (
     LARGE,
     NOISE_CHECKS,
@@ -71,12 +69,12 @@ from grader.judge.measure import (
     RANKS,
     STAGES,
     Ahead,
-    answer_to,
     contents_bytes,
     fitted,
     helpers_for,
     measure,
     min_bytes_of,
+    prepare_exact,
     rehearsals,
 )
 from grader.judge.measure import prepare as prepare_measure
@@ -85,7 +83,6 @@ from grader.output.grade_json import record
 from grader.output.verdict_text import explanation, launches, speed
 from grader.sandbox.parent import Program, Sandbox
 from grader.storage.lock import GpuTurn
-from grader.system.threads import Break
 from grader.verdict import Grade, Kind, Measurement, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -654,25 +651,6 @@ def test_answers_to_judged_calls_are_worked_out_ahead(count: int, monkeypatch: p
     assert len(set(sandbox.seeds)) == 2
 
 
-def test_what_is_worked_out_ahead_rests_while_others_are_in_a_hurry() -> None:
-    """It goes on where it was once they are done: also where what they did has failed."""
-    pause, ahead, over = Break(), Ahead(), threading.Event()
-    large = replace(
-        SPEC, reference=lambda x, sizes: numpy.concatenate(side_by_side(lambda part: 2 * part, [(x[:1],), (x[1:],)]))
-    )
-
-    def work() -> None:
-        prepare_measure(kata(50), large, GPU, None, ahead, lambda: True, pause.wait)
-        over.set()
-
-    with contextlib.suppress(ZeroDivisionError), pause.asked():
-        threading.Thread(target=work, daemon=True).start()
-        assert not over.wait(1.0) and not ahead._answers._values
-        _ = 1 / 0
-    assert over.wait(60.0) and len(ahead._answers._values) == JUDGED
-    assert measure(kata(50), large, Clock([0.9]), gpu=GPU, ahead=ahead)().passed
-
-
 def test_many_answers_are_for_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(16))
     monkeypatch.setattr(measure_module, "available_bytes", lambda: 100 << 30)
@@ -687,41 +665,87 @@ def test_many_answers_are_for_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_helpers_answer_as_this_process_would() -> None:
-    """In the rows that are looked at; one that is gone answers nothing."""
+    """In the rows that are looked at, with the contents of a call or as they are; one that is gone answers nothing."""
     of = KATAS["softmax_f32x4"]
-    sizes = {"rows": 2 * LARGE // 256, "cols": 256}
+    spec, count = load_spec(of), 2 * LARGE // 256
+    case = Case(of, spec, CaseKey.of(spec, {"rows": count, "cols": 256}, spec.values[0].name, 1))
+    some = numpy.arange(0, count, 100)
     with Helpers(2) as helpers:
-        for place, (call, nth) in enumerate([(3, 0), (5, 1), (8, 2)]):
-            question = Question(of, sizes, 7, call, nth)
-            answer, right = helpers.answer(question, place), answer_to(question, load_spec(of))
-            assert [(item.tensor, item.dtype) for item in answer] == [(item.tensor, item.dtype) for item in right]
-            for mine, other in zip(right, answer, strict=True):
-                assert mine.value.shape[0] < sizes["rows"] / 8
+        for rows, call in ((some, (7, 3)), (some + 5, (7, 5)), (some, None)):
+            answer = helpers.answer(case, rows, call)
+            there = case.in_call(*call) if call else case
+            for mine, other in zip(there.part(rows).expected, answer, strict=True):
+                assert mine.tensor == other.tensor and mine.dtype == other.dtype and mine.value.shape[0] == some.size
                 assert (mine.value == other.value).all() and (mine.bound == other.bound).all()
+        assert len(helpers._shared) == 1
+        small = Case(KATA, SPEC, CaseKey.of(SPEC, {"n": 0}, "normal", 1))
+        assert read(helpers._share(small))["x"].shape == (0,)
         helpers.close()
         with pytest.raises(HelperGone):
-            helpers.answer(question, 0)
+            helpers.answer(case, some)
+
+
+def test_there_is_room_for_so_many_at_a_time() -> None:
+    room, inside, leave = Room(), threading.Semaphore(0), threading.Event()
+
+    def visit() -> None:
+        with room.place():
+            inside.release()
+            assert leave.wait(PATIENCE_S)
+
+    threads = [threading.Thread(target=visit) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert not inside.acquire(timeout=0.1)
+    for most in (1, 2):
+        room.allow(most)
+        assert inside.acquire(timeout=PATIENCE_S) and not inside.acquire(timeout=0.1)
+    leave.set()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert inside.acquire(timeout=PATIENCE_S) and room._inside == 0
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_what_helpers_do_not_answer_is_worked_out_here(is_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[int, Question]] = []
+def test_what_helpers_do_not_answer_is_worked_out_here(is_there: bool) -> None:
+    asked: list[tuple[int, int]] = []
 
     class Some(Helpers):
-        def answer(self, question: Question, place: int) -> tuple[Expected, ...]:
-            asked.append((place, question))
+        def answer(self, case: Case, rows: object, call: tuple[int, int] | None = None) -> tuple[Expected, ...]:
+            assert call is not None
+            asked.append(call)
             if not is_there:
                 raise HelperGone
-            case = measure_module._case(KATA, SPEC, question.sizes, "normal")
-            return case.in_call(question.secret, question.call).expected
+            return case.in_call(*call).expected
 
-    ahead, of = Ahead(), kata(50, shapes=({"n": N}, {"n": 2 * N}))
-    prepare_measure(of, SPEC, GPU, None, ahead, lambda: True, helpers=Some(0))
-    assert sorted(place for place, _ in asked) == [*range(2 * JUDGED)]
+    ahead, of, room = Ahead(), kata(50, shapes=({"n": N}, {"n": 2 * N})), Room()
+    room.allow(2)
+    prepare_measure(of, SPEC, GPU, None, ahead, lambda: True, (Some(0), room))
+    assert len({*asked}) == len(asked) == 2 * JUDGED
     assert len(ahead._answers._values) == 2 * JUDGED * is_there
     assert measure(of, SPEC, Clock([0.9]), gpu=GPU, ahead=ahead)().passed
     wrong = Clock([0.9], answers=lambda call, seed: doubled(call, seed + 1))
     assert measure(of, SPEC, wrong, gpu=GPU, ahead=ahead)().kind is Kind.WRONG_ANSWER
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_answers_that_must_be_exact_are_for_helpers_too(is_there: bool) -> None:
+    spec = replace(SPEC, values=(*SPEC.values, InputKind("whole", integers(1, 4), exact=True)))
+    large, asked = kata(shapes=({"n": 2 * LARGE},)), list[int]()
+
+    class Some(Helpers):
+        def answer(self, case: Case, rows: object, call: tuple[int, int] | None = None) -> tuple[Expected, ...]:
+            assert call is None and isinstance(rows, numpy.ndarray)
+            asked.append(rows.size)
+            if not is_there:
+                raise HelperGone
+            return case.part(rows[::-1]).expected  # which are those of other rows
+
+    measure_module._WHOLE._values.clear()
+    prepare_exact(large, spec, GPU, lambda: True, helpers=Some(0))
+    verdict = timed(Clock([1.0]), large, spec)
+    assert len(asked) == 1 and verdict.kind is (Kind.WRONG_ANSWER if is_there else Kind.PASS)
+    measure_module._WHOLE._values.clear()
 
 
 def test_helpers_end_with_the_grade_that_they_work_for() -> None:
@@ -730,6 +754,8 @@ def test_helpers_end_with_the_grade_that_they_work_for() -> None:
         assert helpers._processes[0].poll() is None
         over.end()
         assert helpers._processes[0].wait(PATIENCE_S) < 0
+        with over.room.place():  # who waited for it ends, too
+            assert not over.goes_on()
     with Helpers(1) as late, over.closing(late):
         assert late._processes[0].wait(PATIENCE_S) < 0
 

@@ -7,7 +7,6 @@ its files (storage/manifest.py): one that does not match is built again. A faile
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
@@ -57,20 +56,13 @@ _RULES = (
 )  # what is refused, and how a build is known to be current
 
 Failures = dict[tuple[str, str], CompileFailure]
-Hurry = Callable[[], contextlib.AbstractContextManager[object]]
 
 
 def build_all(
-    requests: Sequence[Request],
-    toolchain: Toolchain,
-    *,
-    jobs: int = 2,
-    tell: Tell | None = None,
-    hurry: Hurry = contextlib.nullcontext,
+    requests: Sequence[Request], toolchain: Toolchain, *, jobs: int = 2, tell: Tell | None = None
 ) -> list[Build | CompileFailure]:
     """Build every request, in parallel, reusing what the cache has; results in the order of the requests.
 
-    In a context of ``hurry`` is what this process itself does with what nvcc has made.
     ``progress`` is told each finished compilation, such as "[3/12] compile square_f32 for sim sm_90a".
     Raises BuildError or cache.CacheError when the machine is at fault.
     """
@@ -85,7 +77,7 @@ def build_all(
     for same in (attrgetter("key"), attrgetter("identity")):
         missing = {same(job): job for job in possible if job.identity not in failures and not builds.find(job)}
         if missing:
-            failures |= _compile_each_once(list(missing.values()), builds, jobs, tell, hurry)
+            failures |= _compile_each_once(list(missing.values()), builds, jobs, tell)
     return [_result(job, builds, failures) if isinstance(job, Job) else job for job in planned]
 
 
@@ -114,7 +106,7 @@ def source_like_ptx(request: Request, folder: Path) -> Path | None:
         return (place / f"{NAME}.ptx").replace(folder / f"{NAME}.source-like.ptx")
 
 
-def _compile_each_once(jobs: Sequence[Job], builds: Builds, parallel: int, tell: Tell | None, hurry: Hurry) -> Failures:
+def _compile_each_once(jobs: Sequence[Job], builds: Builds, parallel: int, tell: Tell | None) -> Failures:
     """Compile what no other process is compiling; then what the others fail at, or leave waiting for long."""
     failures: Failures = {}
     with BuildLocks(builds.folder) as claims:
@@ -122,12 +114,12 @@ def _compile_each_once(jobs: Sequence[Job], builds: Builds, parallel: int, tell:
         others = [job for job in jobs if job not in mine]
         if missing := [job for job in mine if not builds.find(job)]:
             alone = compile_together(missing, builds, parallel, tell, claims.release)
-            failures |= _compile(alone, builds, parallel, tell, claims.release, hurry)
+            failures |= _compile(alone, builds, parallel, tell, claims.release)
         stop = time.monotonic() + PATIENCE_S
         for job in others:
             claims.wait(job.key, until=partial(_is_built, builds, job), limit_s=stop - time.monotonic())
         if missing := [job for job in others if not builds.find(job)]:
-            failures |= _compile(missing, builds, parallel, tell, claims.release, hurry)
+            failures |= _compile(missing, builds, parallel, tell, claims.release)
     return failures
 
 
@@ -206,12 +198,7 @@ def _signature_header(request: Request) -> str:
 
 
 def _compile(
-    jobs: Sequence[Job],
-    builds: Builds,
-    parallel: int,
-    tell: Tell | None,
-    release: Callable[[str], None],
-    hurry: Hurry,
+    jobs: Sequence[Job], builds: Builds, parallel: int, tell: Tell | None, release: Callable[[str], None]
 ) -> Failures:
     """Each by itself. Each build is in the cache, and its key released, as soon as it is done."""
     failures: Failures = {}
@@ -224,15 +211,14 @@ def _compile(
         def collect() -> None:
             for place in [place for place in waiting if ninja.status(place) is not None]:
                 job = waiting.pop(place)
-                with hurry():
-                    if failure := judge(job, place):
-                        failures[job.identity] = failure
-                    else:
-                        own = (SOURCE, SIGNATURE)
-                        run_of = Run(place, own, job.text, job.beside, names_before[place], INCLUDE, job.system)
-                        read = gather(run_of, builds.hashes)
-                        _keep_only(place, kept(job.request.target))
-                        builds.keep([Compiled(job, place, read)])
+                if failure := judge(job, place):
+                    failures[job.identity] = failure
+                else:
+                    own = (SOURCE, SIGNATURE)
+                    run_of = Run(place, own, job.text, job.beside, names_before[place], INCLUDE, job.system)
+                    read = gather(run_of, builds.hashes)
+                    _keep_only(place, kept(job.request.target))
+                    builds.keep([Compiled(job, place, read)])
                 release(job.key)
 
         steps = [_step(job, place, alone=len(jobs) == 1) for place, job in waiting.items()]

@@ -23,15 +23,15 @@ _THREAD = threading.local()
 
 
 @contextlib.contextmanager
-def one_by_one(wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+def one_by_one() -> Iterator[None]:
     """In this thread, what could be worked out side by side is not: there are other threads enough, and those that wait
-    for the interpreter keep it from one another. Before each part there is a ``wait``."""
-    before = getattr(_THREAD, "wait", None)
-    _THREAD.wait = wait
+    for the interpreter keep it from one another."""
+    before = getattr(_THREAD, "one_by_one", False)
+    _THREAD.one_by_one = True
     try:
         yield
     finally:
-        _THREAD.wait = before
+        _THREAD.one_by_one = before
 
 
 def side_by_side(function: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -> list[T]:
@@ -43,15 +43,9 @@ def side_by_side(function: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -
         with numpy.errstate(all="ignore"), one_by_one():  # each thread has its own
             return function(*part)
 
-    wait: Callable[[], None] | None = getattr(_THREAD, "wait", None)
-    if len(parts) < 2 or wait is not None:
-        found = []
+    if len(parts) < 2 or getattr(_THREAD, "one_by_one", False):
         with numpy.errstate(all="ignore"):
-            for part in parts:
-                if wait is not None:
-                    wait()
-                found.append(function(*part))
-        return found
+            return [function(*part) for part in parts]
     processors = len(os.sched_getaffinity(0))
     with ThreadPoolExecutor(processors - 2 if processors > MANY_PROCESSORS else processors) as pool:
         return list(pool.map(of, parts))

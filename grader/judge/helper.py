@@ -1,4 +1,4 @@
-"""The process that works out answers of timed calls, one question after the other: see helpers.py."""
+"""The process that works out answers on shapes that are timed, one question after the other: see helpers.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 
 from grader.content.formulas import one_by_one
 from grader.content.spec import load_spec
-from grader.judge.measure import answer_to
+from grader.judge.case import Case, Expected
+from grader.judge.helpers import Question, read
 from grader.system.blas import spare_threads
 from grader.system.processes import end_with_parent
 
@@ -29,8 +30,15 @@ def serve(parent: int) -> None:
                 question = pickle.load(sys.stdin.buffer)
             except EOFError:
                 return
-            pickle.dump(answer_to(question, load_spec(question.kata)), said, protocol=pickle.HIGHEST_PROTOCOL)
+            pickle.dump(answer_to(question), said, protocol=pickle.HIGHEST_PROTOCOL)
             said.flush()
+
+
+def answer_to(question: Question) -> tuple[Expected, ...]:
+    kata, rows = question.kata, question.rows
+    case = Case(kata, load_spec(kata), question.shape, read(question.inputs))
+    case = case.in_call(*question.call) if question.call else case
+    return case.expected if rows is None else case.part(rows).expected
 
 
 if __name__ == "__main__":

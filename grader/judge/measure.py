@@ -44,7 +44,7 @@ from grader.devices.drift import drifted, ends
 from grader.judge.case import Case, CaseKey, Expected, Key
 from grader.judge.check import Explain, from_finding, judge, other_bits, verdict_at
 from grader.judge.encoding import decode, stored
-from grader.judge.helpers import HelperGone, Helpers, Question
+from grader.judge.helpers import HelperGone, Helpers, Room
 from grader.judge.peaks import peak_bytes, peak_flops
 from grader.judge.recent import Recent, once
 from grader.sandbox.parent import Sandbox
@@ -178,57 +178,60 @@ def prepare(
     pairs: int | None,
     ahead: Ahead,
     go_on: Callable[[], bool],
-    wait: Callable[[], None] = lambda: None,
-    helpers: Helpers | None = None,
+    helped: tuple[Helpers, Room] | None = None,
 ) -> None:
     """Draw the contents that ``measure`` will want, and work out its first answers, as long as it should go on: for a
-    thread that nvcc and the checks leave room. Several answers are worked out at once, as far as memory allows. Each
-    is left where it is as long as ``wait`` does not return. Where there are ``helpers``, they do it.
+    thread that nvcc and the checks leave room. Several answers are worked out at once, as far as memory allows; or by
+    helpers, as far as there is room.
 
     Where ``measure`` comes first, it waits.
     """
     assert kata.speed is not None
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
-    secret = {nth: ahead.secret(sizes, kata.speed.baseline, used=False) for nth, sizes in enumerate(shapes)}
-    questions = [  # one of each shape first: contents of several shapes are drawn at a time
-        Question(kata, sizes, secret[at], call, nth)
+    secret = [ahead.secret(sizes, kata.speed.baseline, used=False) for sizes in shapes]
+    wanted = [  # one of each shape first: contents of several shapes are drawn at a time
+        _Wanted(kata, spec, sizes, secret[at], nth, call)
         for nth in range(JUDGED)
         for at, sizes in enumerate(shapes)
         for call in chosen(secret[at], 0, pairs or STAGES[0])[nth : nth + 1]
     ]
-    at_once = min(len(questions), *(_fits(spec, sizes) for sizes in shapes))
-    with ThreadPoolExecutor(len(questions) + len(shapes) if helpers else at_once) as pool:
-        for place, question in enumerate(questions):
-            if helpers:
-                pool.submit(_ask, spec, ahead, question, go_on, partial(helpers.answer, question, place))
-            else:
-                pool.submit(_work_out, spec, ahead, question, go_on, wait)
-        for sizes in shapes if helpers else ():
-            pool.submit(_draw, kata, spec, sizes, go_on)
+    at_once = len(wanted) if helped else min(len(wanted), *(_fits(spec, sizes) for sizes in shapes))
+    with ThreadPoolExecutor(at_once) as pool:
+        for each in wanted:
+            pool.submit(_work_out, each, ahead, go_on, helped)
 
 
-def _work_out(spec: Spec, ahead: Ahead, asked: Question, go_on: Callable[[], bool], wait: Callable[[], None]) -> None:
-    with _AHEAD_AT_ONCE, one_by_one():
-        if go_on():
-            case = _case(asked.kata, spec, asked.sizes, spec.values[0].name)
-            rows = _rows_of_judged(case, asked.secret, asked.call, asked.nth)
-            with one_by_one(wait):  # not where it holds what others want, too
-                ahead.answer(case, asked.secret, asked.call, rows)
+@dataclass(frozen=True)
+class _Wanted:
+    """The answer to a call that will be judged, the nth of a timing run with this secret."""
+
+    kata: Kata
+    spec: Spec
+    sizes: Mapping[str, int]
+    secret: int
+    nth: int
+    call: int
+
+    def case(self) -> Case:
+        return _case(self.kata, self.spec, self.sizes, self.spec.values[0].name)
 
 
-def _ask(
-    spec: Spec, ahead: Ahead, asked: Question, go_on: Callable[[], bool], answer: Callable[[], tuple[Expected, ...]]
+def _work_out(
+    wanted: _Wanted, ahead: Ahead, go_on: Callable[[], bool], helped: tuple[Helpers, Room] | None = None
 ) -> None:
-    if go_on():
-        case = Case(asked.kata, spec, CaseKey.of(spec, asked.sizes, spec.values[0].name, 1))
-        with contextlib.suppress(HelperGone):
-            ahead.answer_by(case, asked.secret, asked.call, answer)
-
-
-def _draw(kata: Kata, spec: Spec, sizes: Mapping[str, int], go_on: Callable[[], bool]) -> None:
     with _AHEAD_AT_ONCE, one_by_one():
+        if not go_on():
+            return
+        case = wanted.case()
+        rows = _rows_of_judged(case, wanted.secret, wanted.call, wanted.nth)
+        if helped is None:
+            ahead.answer(case, wanted.secret, wanted.call, rows)
+            return
+    helpers, room = helped
+    with room.place(), contextlib.suppress(HelperGone):
         if go_on():
-            _case(kata, spec, sizes, spec.values[0].name)
+            asked = partial(helpers.answer, case, rows, (wanted.secret, wanted.call))
+            ahead.answer_by(case, wanted.secret, wanted.call, asked)
 
 
 def helpers_for(kata: Kata, spec: Spec, gpu: Gpu) -> int:
@@ -249,16 +252,30 @@ def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
     return max(1, min(len(os.sched_getaffinity(0)) // 2, fit))
 
 
-def prepare_exact(kata: Kata, spec: Spec, gpu: Gpu, go_on: Callable[[], bool], *, beside: bool = False) -> None:
+def prepare_exact(
+    kata: Kata,
+    spec: Spec,
+    gpu: Gpu,
+    go_on: Callable[[], bool],
+    *,
+    beside: bool = False,
+    helpers: Helpers | None = None,
+) -> None:
     """The same of the answers that ``inexact`` will want."""
     assert kata.speed is not None
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
 
     def work_out(sizes: Mapping[str, int]) -> None:
-        if go_on() and (case := _exact_case(kata, spec, sizes)):
-            _expected_of(case, WHOLE, _rows(case, WHOLE))
+        if not go_on() or (case := _exact_case(kata, spec, sizes)) is None:
+            return
+        rows = _rows(case, WHOLE)
+        if helpers is not None and rows is not None:
+            with contextlib.suppress(HelperGone):
+                _WHOLE.get_or_make(case.key, partial(helpers.answer, case, rows))
+        _expected_of(case, WHOLE, rows)
 
     at_once = 1 if beside else min(EXACT_AT_ONCE, *(_fits(spec, sizes) for sizes in shapes))
+    at_once = len(shapes) if helpers else at_once
     with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(work_out, shapes))
 
@@ -675,13 +692,6 @@ def _expected_of(case: Case, seed: str, rows: ndarray | None) -> tuple[Expected,
 
 def _in_rows(case: Case, rows: ndarray | None) -> tuple[Expected, ...]:
     return case.expected if rows is None else case.part(rows).expected
-
-
-def answer_to(asked: Question, spec: Spec) -> tuple[Expected, ...]:
-    """The answer to a judged call in the rows of it that are looked at."""
-    case = _case(asked.kata, spec, asked.sizes, spec.values[0].name)
-    rows = _rows_of_judged(case, asked.secret, asked.call, asked.nth)
-    return _in_rows(case.in_call(asked.secret, asked.call), rows)
 
 
 def _rows_of_judged(case: Case, secret: int, call: int, nth: int) -> ndarray | None:
