@@ -593,7 +593,8 @@ def _prepare_checks(request: Request, options: Options, checks: bool, at: _Progr
     with contextlib.suppress(Exception):
         if checks:
             budget = options.budget(request.target, after_gpu=False)
-            prepare_check(kata, spec, budget, lambda: not at.is_built.is_set())
+            draws = _hypothesis_is_for_threads()
+            prepare_check(kata, spec, budget, lambda: not at.is_built.is_set(), draws=draws)
         if _timed(kata, options):
             helpers = at.helpers[0] if at.helpers else None
             prepare_exact(kata, spec, _present(find_gpu()), at.goes_on, beside=options.beside, helpers=helpers)
