@@ -29,7 +29,7 @@ from grader.devices import SIM_ARCH, Outcome
 from grader.devices.sim import engine_library
 from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
-from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding, rehearse
+from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding, prepare_drawn, rehearse
 from grader.judge.check import prepare as prepare_check
 from grader.judge.helpers import Helpers, Room
 from grader.judge.measure import (
@@ -477,7 +477,7 @@ def _work_ahead(request: Request, options: Options, checks: bool, at: _Progress,
     spare_threads()
     if request.target.device == "gpu":
         switch_soon()
-        for prepare in (_prepare_checks, _prepare_timing):
+        for prepare in (_prepare_checks, _prepare_drawn, _prepare_timing):
             threading.Thread(target=prepare, args=(request, options, checks, at, ahead), daemon=True).start()
 
 
@@ -593,11 +593,18 @@ def _prepare_checks(request: Request, options: Options, checks: bool, at: _Progr
     with contextlib.suppress(Exception):
         if checks:
             budget = options.budget(request.target, after_gpu=False)
-            draws = _hypothesis_is_for_threads()
-            prepare_check(kata, spec, budget, lambda: not at.is_built.is_set(), draws=draws)
+            prepare_check(kata, spec, budget, lambda: not at.is_built.is_set())
         if _timed(kata, options):
             helpers = at.helpers[0] if at.helpers else None
             prepare_exact(kata, spec, _present(find_gpu()), at.goes_on, beside=options.beside, helpers=helpers)
+
+
+def _prepare_drawn(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:
+    """The answers that the checks need last."""
+    with contextlib.suppress(Exception):
+        if checks and _hypothesis_is_for_threads():
+            budget = options.budget(request.target, after_gpu=False)
+            prepare_drawn(request.kata, request.spec, budget, lambda: not at.is_built.is_set())
 
 
 def _prepare_timing(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:

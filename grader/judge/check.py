@@ -183,15 +183,15 @@ def check(
     return replace(verdict, cases=len(search.tried), error_share=max(alike))
 
 
-def prepare(kata: Kata, spec: Spec, budget: SearchBudget, go_on: Callable[[], bool], *, draws: bool = False) -> None:
+def prepare(kata: Kata, spec: Spec, budget: SearchBudget, go_on: Callable[[], bool]) -> None:
     """Work out the answers of the shapes that ``check`` will try first, as long as it should go on: for a thread that
-    nvcc leaves room. ``draws``: then those of the shapes that it will draw if all are right."""
-    search = _Ahead(kata, spec, Sandbox("gpu"), budget, go_on=go_on)
-    for key in _named_keys(search):
-        if not search.verdict(key).passed:
-            return
-    if draws:
-        _drawn(search)
+    nvcc leaves room."""
+    _first_failing_named(_Ahead(kata, spec, Sandbox("gpu"), budget, go_on=go_on))
+
+
+def prepare_drawn(kata: Kata, spec: Spec, budget: SearchBudget, go_on: Callable[[], bool]) -> None:
+    """The same of the shapes that it will draw if all are right."""
+    _drawn(_Ahead(kata, spec, Sandbox("gpu"), budget, go_on=go_on))
 
 
 @dataclass
