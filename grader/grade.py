@@ -31,7 +31,7 @@ from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
 from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding, prepare_drawn, rehearse
 from grader.judge.check import prepare as prepare_check
-from grader.judge.helpers import Helpers, Room
+from grader.judge.helpers import Helpers
 from grader.judge.measure import (
     Ahead,
     contents_bytes,
@@ -61,7 +61,6 @@ if TYPE_CHECKING:
 EXAMPLES_AFTER_GPU, SIZES_AFTER_GPU = 4, 10  # drawn, and of those that the spec names the smallest
 MOST_AT_A_TIME = 6  # grades on a GPU: more would only wait for it
 PROCESSORS_OF_A_GRADE, BYTES_OF_A_GRADE = 2, 8 << 30
-HELPERS_SHARE, MOST_HELPERS = 4, 1 << 10  # of the processors, that they may have while others are at work; without end
 PROCESSORS_FOR_ALL = 8  # for nvcc, torch's import, the checks' answers and those of timed calls at the same time
 THREAD_SAFE_HYPOTHESIS = (6, 136, 9)
 
@@ -340,7 +339,6 @@ class _Progress:
     is_built: threading.Event = field(default_factory=threading.Event)
     is_checked: threading.Event = field(default_factory=threading.Event)
     is_over: threading.Event = field(default_factory=threading.Event)
-    room: Room = field(default_factory=Room)  # for those that help to work out what is wanted last
     helpers: list[Helpers] = field(default_factory=list)
 
     def goes_on(self) -> bool:
@@ -358,7 +356,6 @@ class _Progress:
         self.is_over.set()
         for helpers in self.helpers:
             helpers.close()
-        self.room.allow(MOST_HELPERS)
 
 
 @dataclass(frozen=True)
@@ -433,13 +430,11 @@ def _loaded_and_judged(
         at.is_built.set()
         if isinstance(built, CompileFailure):
             return does_not_compile(built)
-        at.room.allow(max(2, len(os.sched_getaffinity(0)) // HELPERS_SHARE))
         if timer is not None:
             timer.load(sandbox.program)
         settle = judge(_Devices(sandbox, timer, at), turn, ahead)
         leaving = threading.Thread(target=at_end.pop_all().close)  # the GPU is left when the child is gone
     leaving.start()
-    at.room.allow(MOST_HELPERS)
     try:
         verdict = settle()
     finally:
@@ -595,8 +590,7 @@ def _prepare_checks(request: Request, options: Options, checks: bool, at: _Progr
             budget = options.budget(request.target, after_gpu=False)
             prepare_check(kata, spec, budget, lambda: not at.is_built.is_set())
         if _timed(kata, options):
-            helpers = at.helpers[0] if at.helpers else None
-            prepare_exact(kata, spec, _present(find_gpu()), at.goes_on, beside=options.beside, helpers=helpers)
+            prepare_exact(kata, spec, _present(find_gpu()), at.goes_on, beside=options.beside)
 
 
 def _prepare_drawn(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:
@@ -621,7 +615,7 @@ def _prepare_timing(request: Request, options: Options, checks: bool, at: _Progr
         has_room = not beside and len(os.sched_getaffinity(0)) >= PROCESSORS_FOR_ALL
         if has_room and (count := helpers_for(kata, spec, _present(gpu))):
             with Helpers(count) as helpers, at.closing(helpers):
-                prepare((helpers, at.room))
+                prepare(helpers)
             return
         while not first.wait(0.05) and at.goes_on():
             pass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -61,7 +60,7 @@ from grader.grade import Options
 from grader.judge import measure as measure_module
 from grader.judge.case import Case, CaseKey, Expected
 from grader.judge.check import Explain, SearchBudget, judge
-from grader.judge.helpers import HelperGone, Helpers, Room, read
+from grader.judge.helpers import HelperGone, Helpers, read
 from grader.judge.measure import (
     LARGE,
     NOISE_CHECKS,
@@ -74,7 +73,6 @@ from grader.judge.measure import (
     helpers_for,
     measure,
     min_bytes_of,
-    prepare_exact,
     rehearsals,
 )
 from grader.judge.measure import prepare as prepare_measure
@@ -658,7 +656,7 @@ def test_many_answers_are_for_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
         name: helpers_for(KATAS[name], load_spec(KATAS[name]), GPU)
         for name in ("flash_attn_mma_stages_split_q", "hgemm_mma_m16n8k16_mma2x4_warp4x4", "softmax_f32x4")
     }
-    assert [*counts.values()] == [8, 0, 0]
+    assert [*counts.values()] == [6, 0, 0]
     monkeypatch.setattr(measure_module, "available_bytes", lambda: 8 << 30)
     name = "flash_attn_mma_stages_split_q"
     assert 1 <= helpers_for(KATAS[name], load_spec(KATAS[name]), GPU) < 4, "each takes more than a gigabyte"
@@ -685,27 +683,6 @@ def test_helpers_answer_as_this_process_would() -> None:
             helpers.answer(case, some)
 
 
-def test_there_is_room_for_so_many_at_a_time() -> None:
-    room, inside, leave = Room(), threading.Semaphore(0), threading.Event()
-
-    def visit() -> None:
-        with room.place():
-            inside.release()
-            assert leave.wait(PATIENCE_S)
-
-    threads = [threading.Thread(target=visit) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    assert not inside.acquire(timeout=0.1)
-    for most in (1, 2):
-        room.allow(most)
-        assert inside.acquire(timeout=PATIENCE_S) and not inside.acquire(timeout=0.1)
-    leave.set()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-    assert inside.acquire(timeout=PATIENCE_S) and room._inside == 0
-
-
 @pytest.mark.parametrize("is_there", [True, False])
 def test_what_helpers_do_not_answer_is_worked_out_here(is_there: bool) -> None:
     asked: list[tuple[int, int]] = []
@@ -718,34 +695,13 @@ def test_what_helpers_do_not_answer_is_worked_out_here(is_there: bool) -> None:
                 raise HelperGone
             return case.in_call(*call).expected
 
-    ahead, of, room = Ahead(), kata(50, shapes=({"n": N}, {"n": 2 * N})), Room()
-    room.allow(2)
-    prepare_measure(of, SPEC, GPU, None, ahead, lambda: True, (Some(0), room))
+    ahead, of = Ahead(), kata(50, shapes=({"n": N}, {"n": 2 * N}))
+    prepare_measure(of, SPEC, GPU, None, ahead, lambda: True, Some(0))
     assert len({*asked}) == len(asked) == 2 * JUDGED
     assert len(ahead._answers._values) == 2 * JUDGED * is_there
     assert measure(of, SPEC, Clock([0.9]), gpu=GPU, ahead=ahead)().passed
     wrong = Clock([0.9], answers=lambda call, seed: doubled(call, seed + 1))
     assert measure(of, SPEC, wrong, gpu=GPU, ahead=ahead)().kind is Kind.WRONG_ANSWER
-
-
-@pytest.mark.parametrize("is_there", [True, False])
-def test_answers_that_must_be_exact_are_for_helpers_too(is_there: bool) -> None:
-    spec = replace(SPEC, values=(*SPEC.values, InputKind("whole", integers(1, 4), exact=True)))
-    large, asked = kata(shapes=({"n": 2 * LARGE},)), list[int]()
-
-    class Some(Helpers):
-        def answer(self, case: Case, rows: object, call: tuple[int, int] | None = None) -> tuple[Expected, ...]:
-            assert call is None and isinstance(rows, numpy.ndarray)
-            asked.append(rows.size)
-            if not is_there:
-                raise HelperGone
-            return case.part(rows[::-1]).expected  # which are those of other rows
-
-    measure_module._WHOLE._values.clear()
-    prepare_exact(large, spec, GPU, lambda: True, helpers=Some(0))
-    verdict = timed(Clock([1.0]), large, spec)
-    assert len(asked) == 1 and verdict.kind is (Kind.WRONG_ANSWER if is_there else Kind.PASS)
-    measure_module._WHOLE._values.clear()
 
 
 def test_helpers_end_with_the_grade_that_they_work_for() -> None:
@@ -754,8 +710,6 @@ def test_helpers_end_with_the_grade_that_they_work_for() -> None:
         assert helpers._processes[0].poll() is None
         over.end()
         assert helpers._processes[0].wait(PATIENCE_S) < 0
-        with over.room.place():  # who waited for it ends, too
-            assert not over.goes_on()
     with Helpers(1) as late, over.closing(late):
         assert late._processes[0].wait(PATIENCE_S) < 0
 

@@ -6,13 +6,11 @@ read the inputs in memory that this process shares with them, and a few rows of 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -47,32 +45,6 @@ class Question:
     inputs: Shared
     rows: ndarray | None
     call: tuple[int, int] | None = None  # the run's secret, the call's number
-
-
-class Room:
-    """For how many there is room at a time. It begins with none."""
-
-    def __init__(self) -> None:
-        self._most = self._inside = 0
-        self._changed = threading.Condition()
-
-    def allow(self, most: int) -> None:
-        with self._changed:
-            self._most = most
-            self._changed.notify_all()
-
-    @contextlib.contextmanager
-    def place(self) -> Iterator[None]:
-        """Inside, there is one less. Waits for it."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._inside < self._most)
-            self._inside += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._inside -= 1
-                self._changed.notify_all()
 
 
 class Helpers:

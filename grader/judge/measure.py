@@ -44,7 +44,7 @@ from grader.devices.drift import drifted, ends
 from grader.judge.case import Case, CaseKey, Expected, Key
 from grader.judge.check import Explain, from_finding, judge, other_bits, verdict_at
 from grader.judge.encoding import decode, stored
-from grader.judge.helpers import HelperGone, Helpers, Room
+from grader.judge.helpers import HelperGone, Helpers
 from grader.judge.peaks import peak_bytes, peak_flops
 from grader.judge.recent import Recent, once
 from grader.sandbox.parent import Sandbox
@@ -178,11 +178,11 @@ def prepare(
     pairs: int | None,
     ahead: Ahead,
     go_on: Callable[[], bool],
-    helped: tuple[Helpers, Room] | None = None,
+    helpers: Helpers | None = None,
 ) -> None:
     """Draw the contents that ``measure`` will want, and work out its first answers, as long as it should go on: for a
     thread that nvcc and the checks leave room. Several answers are worked out at once, as far as memory allows; or by
-    helpers, as far as there is room.
+    helpers, where there are any.
 
     Where ``measure`` comes first, it waits.
     """
@@ -195,10 +195,10 @@ def prepare(
         for at, sizes in enumerate(shapes)
         for call in chosen(secret[at], 0, pairs or STAGES[0])[nth : nth + 1]
     ]
-    at_once = len(wanted) if helped else min(len(wanted), *(_fits(spec, sizes) for sizes in shapes))
+    at_once = len(wanted) if helpers else min(len(wanted), *(_fits(spec, sizes) for sizes in shapes))
     with ThreadPoolExecutor(at_once) as pool:
         for each in wanted:
-            pool.submit(_work_out, each, ahead, go_on, helped)
+            pool.submit(_work_out, each, ahead, go_on, helpers)
 
 
 @dataclass(frozen=True)
@@ -216,22 +216,18 @@ class _Wanted:
         return _case(self.kata, self.spec, self.sizes, self.spec.values[0].name)
 
 
-def _work_out(
-    wanted: _Wanted, ahead: Ahead, go_on: Callable[[], bool], helped: tuple[Helpers, Room] | None = None
-) -> None:
+def _work_out(wanted: _Wanted, ahead: Ahead, go_on: Callable[[], bool], helpers: Helpers | None) -> None:
     with _AHEAD_AT_ONCE, one_by_one():
         if not go_on():
             return
         case = wanted.case()
         rows = _rows_of_judged(case, wanted.secret, wanted.call, wanted.nth)
-        if helped is None:
+        if helpers is None:
             ahead.answer(case, wanted.secret, wanted.call, rows)
             return
-    helpers, room = helped
-    with room.place(), contextlib.suppress(HelperGone):
-        if go_on():
-            asked = partial(helpers.answer, case, rows, (wanted.secret, wanted.call))
-            ahead.answer_by(case, wanted.secret, wanted.call, asked)
+    with contextlib.suppress(HelperGone):
+        asked = partial(helpers.answer, case, rows, (wanted.secret, wanted.call))
+        ahead.answer_by(case, wanted.secret, wanted.call, asked)
 
 
 def helpers_for(kata: Kata, spec: Spec, gpu: Gpu) -> int:
@@ -241,7 +237,7 @@ def helpers_for(kata: Kata, spec: Spec, gpu: Gpu) -> int:
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
     if len(shapes) * JUDGED <= ANSWERS_IN_TIME:
         return 0
-    return min(HELPERS_OF_A_SHAPE * len(shapes), *(_fits(spec, sizes) for sizes in shapes))
+    return min(len(os.sched_getaffinity(0)) * 3 // 8, *(_fits(spec, sizes) for sizes in shapes))
 
 
 def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
@@ -252,30 +248,16 @@ def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
     return max(1, min(len(os.sched_getaffinity(0)) // 2, fit))
 
 
-def prepare_exact(
-    kata: Kata,
-    spec: Spec,
-    gpu: Gpu,
-    go_on: Callable[[], bool],
-    *,
-    beside: bool = False,
-    helpers: Helpers | None = None,
-) -> None:
+def prepare_exact(kata: Kata, spec: Spec, gpu: Gpu, go_on: Callable[[], bool], *, beside: bool = False) -> None:
     """The same of the answers that ``inexact`` will want."""
     assert kata.speed is not None
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
 
     def work_out(sizes: Mapping[str, int]) -> None:
-        if not go_on() or (case := _exact_case(kata, spec, sizes)) is None:
-            return
-        rows = _rows(case, WHOLE)
-        if helpers is not None and rows is not None:
-            with contextlib.suppress(HelperGone):
-                _WHOLE.get_or_make(case.key, partial(helpers.answer, case, rows))
-        _expected_of(case, WHOLE, rows)
+        if go_on() and (case := _exact_case(kata, spec, sizes)):
+            _expected_of(case, WHOLE, _rows(case, WHOLE))
 
     at_once = 1 if beside else min(EXACT_AT_ONCE, *(_fits(spec, sizes) for sizes in shapes))
-    at_once = len(shapes) if helpers else at_once
     with ThreadPoolExecutor(at_once) as pool:
         list(pool.map(work_out, shapes))
 
@@ -561,7 +543,7 @@ WHOLE = "whole"  # the seed of the rows that are looked at of an answer that mus
 MOST_AHEAD = 32  # answers in rows of a timing run: some megabytes each
 MOST_WHOLE = 16
 EXACT_AT_ONCE = 2
-ANSWERS_IN_TIME, HELPERS_OF_A_SHAPE = 8, 2
+ANSWERS_IN_TIME = 8
 # Answers that are worked out ahead at a time, for all grades together: each goes through hundreds of megabytes. More of
 # them would only wait for memory and for the interpreter, and so would what is compiled and checked meanwhile.
 _AHEAD_AT_ONCE = threading.Semaphore(max(2, len(os.sched_getaffinity(0)) // 4))
