@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -29,9 +29,19 @@ from grader.devices import SIM_ARCH, Outcome
 from grader.devices.sim import engine_library
 from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
-from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding, rehearse
+from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding, prepare_drawn, rehearse
 from grader.judge.check import prepare as prepare_check
-from grader.judge.measure import Ahead, inexact, measure, prepare_exact, rehearsals, settled, takes_long
+from grader.judge.helpers import Helpers
+from grader.judge.measure import (
+    Ahead,
+    contents_bytes,
+    helpers_for,
+    inexact,
+    measure,
+    prepare_exact,
+    rehearsals,
+    settled,
+)
 from grader.judge.measure import prepare as prepare_measure
 from grader.sandbox.early import Early
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
@@ -329,9 +339,23 @@ class _Progress:
     is_built: threading.Event = field(default_factory=threading.Event)
     is_checked: threading.Event = field(default_factory=threading.Event)
     is_over: threading.Event = field(default_factory=threading.Event)
+    helpers: list[Helpers] = field(default_factory=list)
 
     def goes_on(self) -> bool:
         return not self.is_over.is_set()
+
+    @contextlib.contextmanager
+    def closing(self, helpers: Helpers) -> Iterator[None]:
+        """They are closed when the grade is over, also in the middle of the block."""
+        self.helpers.append(helpers)
+        if not self.goes_on():
+            helpers.close()
+        yield
+
+    def end(self) -> None:
+        self.is_over.set()
+        for helpers in self.helpers:
+            helpers.close()
 
 
 @dataclass(frozen=True)
@@ -374,7 +398,7 @@ def _on_device(
     try:
         return _loaded_and_judged(request, options, tell, judge, at, checks=checks)
     finally:
-        at.is_over.set()
+        at.end()
 
 
 def _loaded_and_judged(
@@ -388,14 +412,18 @@ def _loaded_and_judged(
 ) -> Verdict:
     target, ahead = request.target, Ahead()
     _work_ahead(request, options, checks, at, ahead)
-    with _turn(target, options, tell) as turn, Sandbox(target.device) as sandbox, contextlib.ExitStack() as at_end:
+    with contextlib.ExitStack() as at_end:
+        turn = at_end.enter_context(_turn(target, options, tell))
+        sandbox = at_end.enter_context(Sandbox(target.device))
         timer = _timer(request, options, at_end)
         if checks:
             with stage("wait for the GPU"):
                 turn.share()
             sandbox.start()
+            if timed_bytes := _timed_bytes(request, options):
+                threading.Thread(target=sandbox.reserve, args=(timed_bytes,), daemon=True).start()
             if timer is not None and not options.beside:  # beside others, the GPU must be left to them in between
-                timer.begin()
+                timer.begin(timed_bytes)
         if "hypothesis" not in sys.modules:
             threading.Thread(target=_import_what_judges, daemon=True).start()
         built = _loaded(request, sandbox, options, tell)
@@ -405,7 +433,12 @@ def _loaded_and_judged(
         if timer is not None:
             timer.load(sandbox.program)
         settle = judge(_Devices(sandbox, timer, at), turn, ahead)
-    verdict = settle()
+        leaving = threading.Thread(target=at_end.pop_all().close)  # the GPU is left when the child is gone
+    leaving.start()
+    try:
+        verdict = settle()
+    finally:
+        leaving.join()
     return _with_offsets(verdict, built) if verdict.passed and target.device == "sim" else verdict
 
 
@@ -417,6 +450,13 @@ def _timer(request: Request, options: Options, at_end: contextlib.ExitStack) -> 
     timer = Early(Sandbox(request.target.device, torch=True, rehearsals=tried))
     at_end.callback(timer.close)
     return timer
+
+
+def _timed_bytes(request: Request, options: Options) -> int:
+    """The contents of the largest shape that is timed; 0 where nothing is, or others are graded at the same time."""
+    if options.beside or request.target.device != "gpu" or not _timed(request.kata, options):
+        return 0
+    return contents_bytes(request.kata, request.spec, _present(find_gpu()))
 
 
 def _with_offsets(verdict: Verdict, built: Build) -> Verdict:
@@ -432,7 +472,7 @@ def _work_ahead(request: Request, options: Options, checks: bool, at: _Progress,
     spare_threads()
     if request.target.device == "gpu":
         switch_soon()
-        for prepare in (_prepare_checks, _prepare_timing):
+        for prepare in (_prepare_checks, _prepare_drawn, _prepare_timing):
             threading.Thread(target=prepare, args=(request, options, checks, at, ahead), daemon=True).start()
 
 
@@ -553,20 +593,33 @@ def _prepare_checks(request: Request, options: Options, checks: bool, at: _Progr
             prepare_exact(kata, spec, _present(find_gpu()), at.goes_on, beside=options.beside)
 
 
+def _prepare_drawn(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:
+    """The answers that the checks need last."""
+    with contextlib.suppress(Exception):
+        if checks and _hypothesis_is_for_threads():
+            budget = options.budget(request.target, after_gpu=False)
+            prepare_drawn(request.kata, request.spec, budget, lambda: not at.is_built.is_set())
+
+
 def _prepare_timing(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:
-    """The same of timed calls. They are wanted last, and leave processors and memory to nvcc and to torch's import,
-    unless they are many and so are the processors; and always to the checks of other grades, for there is time while
-    the GPU is timed for one of them.
+    """The same of timed calls. They are wanted last, and leave processors and memory to nvcc and to torch's import, and
+    to the checks of other grades: there is time while the GPU is timed for one of them. Where they are many and so are
+    the processors, others work them out.
     """
-    gpu, beside = find_gpu(), options.beside
+    kata, spec, gpu, beside = request.kata, request.spec, find_gpu(), options.beside
     first = at.is_checked if beside else at.is_built
     with contextlib.suppress(Exception):
-        if _timed(request.kata, options):
-            processors = len(os.sched_getaffinity(0))
-            begins = not beside and processors >= PROCESSORS_FOR_ALL and takes_long(request.kata)
-            while not begins and not first.wait(0.05) and at.goes_on():
-                pass
-            prepare_measure(request.kata, request.spec, _present(gpu), options.pairs, ahead, at.goes_on)
+        if not _timed(kata, options):
+            return
+        prepare = partial(prepare_measure, kata, spec, _present(gpu), options.pairs, ahead, at.goes_on)
+        has_room = not beside and len(os.sched_getaffinity(0)) >= PROCESSORS_FOR_ALL
+        if has_room and (count := helpers_for(kata, spec, _present(gpu))):
+            with Helpers(count) as helpers, at.closing(helpers):
+                prepare(helpers)
+            return
+        while not first.wait(0.05) and at.goes_on():
+            pass
+        prepare()
 
 
 def _explained(request: Request, options: Options, tell: Tell | None) -> Explain:

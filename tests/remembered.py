@@ -62,7 +62,7 @@ def main(store: Path, about: str, command: list[str]) -> bytes | None:
 def _key(about: str, work: halves.Plan, name: str) -> str:
     digest = hashlib.sha256(about.encode())
     here = os.fsencode(os.getcwd())
-    for command in (*work.device, *work.host, *work.join):
+    for command in (*work.device, *work.host, work.compiler, *work.join):
         digest.update(os.fsencode(command).replace(here, b"") + b"\0")
     for text in ("cpp1.ii", "cpp4.ii"):
         digest.update(Path(f"{name}.{text}").read_bytes().replace(here, b"") + b"\0")

@@ -52,6 +52,7 @@ from grader.judge.check import (
     budget_for,
     check,
     prepare,
+    prepare_drawn,
     try_shape,
 )
 from grader.judge.comparison import compare
@@ -821,6 +822,15 @@ def test_answers_that_were_prepared_are_not_worked_out_again(monkeypatch: pytest
     assert len(prepared) == len(set(prepared)) >= len(the_spec.named_sizes)
     assert check(kata(), the_spec, FakeSandbox(add), QUICK).passed  # type: ignore[arg-type]
     assert len(worked) > len(prepared) and not set(worked[len(prepared) :]) & set(prepared)  # the drawn ones alone
+    other = replace(QUICK, seed=7)
+    turns = iter([True, True])
+    worked.clear()
+    prepare_drawn(kata(), the_spec, other, lambda: next(turns, False))
+    assert next(turns, None) is None and 1 <= len(worked) <= 2, "it ends in the middle, too"
+    prepare_drawn(kata(), the_spec, other, lambda: True)
+    prepare(kata(), the_spec, other, lambda: True)
+    prepared = [*worked]
+    assert check(kata(), the_spec, FakeSandbox(add), other).passed and worked == prepared  # type: ignore[arg-type]
 
 
 def test_the_first_search_of_a_process_leaves_the_heap_as_it_was_and_warns_of_nothing() -> None:

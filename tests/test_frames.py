@@ -76,7 +76,7 @@ class Told:
         return [(call, self.rows[call]) for call in calls if call in self.rows]
 
 
-TIMING = TimingRequest("k", "copy", 1, pairs=20, judged=2)
+TIMING = TimingRequest("k", "copy", 1, pairs=20, judged=2, beside=("read",))
 
 
 class Ends:
@@ -290,6 +290,27 @@ def test_no_more_is_taken_than_the_room_holds() -> None:
     with pytest.raises(FrameError):
         area.read_output(0, LARGE)
     area.close()
+
+
+def test_memory_that_was_reserved_is_lent_with_the_first_contents(ends: Ends) -> None:
+    """All of its pages are there; what is larger gets other memory, and a parent that is gone reserves none."""
+    ends.parent.reserve(8 * LARGE)
+    ends.ask(a_call(b"small", 1))
+    ends.parent.write_call(a_call(contents(LARGE), LARGE))
+    _, (fd,), _, _ = socket.recv_fds(ends.theirs, 8, 1)
+    state = os.fstat(fd)
+    assert state.st_size >= 8 * LARGE and state.st_blocks * 512 >= state.st_size
+    os.close(fd)
+    area = SharedBuffer()
+    area.reserve(LARGE)
+    area.reserve(LARGE // 2)
+    place, lent = area.write_inputs([contents(LARGE)], 0)
+    again, nothing = area.write_inputs([contents(LARGE)], 0)
+    assert place == again == [0] and lent is not None and nothing is None
+    assert area.write_inputs([contents(2 * LARGE)], 0)[1] is not None
+    area.close()
+    area.reserve(LARGE)
+    assert area._fd is None
 
 
 def test_a_child_without_a_free_descriptor_does_not_go_on(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -656,7 +677,8 @@ def test_rows_are_what_a_call_may_ask_for(ends: Ends) -> None:
     assert ends.question(call, lambda: ends.child.judged(range(20))) == told.judged(range(20))
     answers = ((4, {"y": contents(12 * LARGE)}), (9, {"y": contents(6 * LARGE, 2)}))
     again = ((5, {"y": contents(21 * LARGE)}, {"y": contents(21 * LARGE, 3)}),)
-    result = TimingResult(((1.0, 2.0),), answers=answers, again=again, unwritten=({"y": 0}, {"y": 1}))
+    beside = {"read": (((2.0, 3.0), (4.0, 5.0)), ((1.0, 1.0),))}
+    result = TimingResult(((1.0, 2.0),), answers=answers, again=again, unwritten=({"y": 0}, {"y": 1}), beside=beside)
     assert ends.answer(call, Outcome(timing=result)).timing == result
 
 

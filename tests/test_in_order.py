@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from grader.content.catalog import Kata, load_catalog
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.grade import Options, grades_at_a_time, in_order
+from grader.judge.helpers import Helpers
 from grader.judge.measure import Ahead
-from grader.judge.recent import OneAtATime, Recent
+from grader.judge.recent import OneAtATime, Recent, once
 from grader.system.in_order import InOrder
 from grader.verdict import Grade
 
@@ -60,6 +62,27 @@ def test_what_a_part_raises_is_raised_when_it_is_asked_for() -> None:
         found[1]
     with pytest.raises(IndexError):
         found[3]
+
+
+def test_what_is_made_once_is_the_same_for_threads_that_ask_at_a_time() -> None:
+    together = threading.Barrier(4, timeout=PATIENCE_S)
+    found: list[object] = []
+
+    @once
+    def make() -> object:
+        time.sleep(0.05)
+        return object()
+
+    def ask() -> None:
+        together.wait()
+        found.append(make())
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert len(found) == 4 and len({*map(id, found)}) == 1
 
 
 def test_values_of_two_keys_are_made_at_a_time_and_that_of_one_key_once() -> None:
@@ -123,14 +146,16 @@ def test_a_machine_of_little_memory_makes_one_at_a_time(monkeypatch: pytest.Monk
 def test_what_is_wanted_last_is_worked_out_last(
     beside: bool, processors: int, long: bool, at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a grade alone once nvcc is done, or at once if it takes long and there are processors for both; of several
-    when one has no more to check: the others still have."""
+    """Of a grade alone once nvcc is done, or at once by helpers if it takes long and there are processors for both; of
+    several when one has no more to check: the others still have."""
     kata = next(kata for kata in load_catalog(ROOT).katas.values() if kata.level == "hard" and kata.speed)
     began, at = threading.Event(), pipeline._Progress()
     monkeypatch.setattr(pipeline, "find_gpu", lambda: GPU)
-    monkeypatch.setattr(pipeline, "prepare_measure", lambda *_: began.set())
+    given: list[object] = []
+    monkeypatch.setattr(pipeline, "prepare_measure", lambda *all: given.append(all[-1]) or began.set())
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(processors)))
-    monkeypatch.setattr(pipeline, "takes_long", lambda kata: long)
+    monkeypatch.setattr(pipeline, "helpers_for", lambda *_: 3 if long else 0)
+    monkeypatch.setattr(pipeline, "Helpers", lambda count: Helpers(0 if count == 3 else 1))
     request = Request(kata, load_spec(kata), source_of(kata.solution_path), Target("gpu", "sm_90a"))
     arguments = (request, Options(device="gpu", beside=beside), True, at, Ahead())
     thread = threading.Thread(target=pipeline._prepare_timing, args=arguments)
@@ -141,6 +166,7 @@ def test_what_is_wanted_last_is_worked_out_last(
     at.is_checked.set()
     assert began.wait(PATIENCE_S)
     thread.join(PATIENCE_S)
+    assert isinstance(given[0], Helpers) is at_once
 
 
 def test_of_several_grades_one_works_a_case_out() -> None:

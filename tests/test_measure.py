@@ -7,13 +7,17 @@ import re
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import comb
+from functools import partial
+from itertools import count, pairwise
+from math import comb, inf
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import numpy
 import pytest
 from facts import has
+from patience import PATIENCE_S
 from sim_kernels.harness import LIMITS, POISON, engine, open_device, run
 
 from grader import grade as pipeline
@@ -23,7 +27,18 @@ from grader.content.catalog import Kata, Speed, Threshold, load_catalog
 from grader.content.dtype import DTYPES
 from grader.content.source_file import Source, source_of
 from grader.content.spec import Accumulated, Exact, InputKind, Size, Sizes, Spec, Tensor, integers, load_spec, normal
-from grader.devices import Buffer, Call, Finding, Judged, Outcome, Rows, TimingRequest, TimingResult, Undisclosed
+from grader.devices import (
+    BESIDE_PAIRS,
+    Buffer,
+    Call,
+    Finding,
+    Judged,
+    Outcome,
+    Rows,
+    TimingRequest,
+    TimingResult,
+    Undisclosed,
+)
 from grader.devices.contents import (
     JUDGED,
     JUDGED_BESIDE,
@@ -43,19 +58,22 @@ from grader.devices.gpu.timing import Timing, _Kept
 from grader.devices.sim import SimDevice
 from grader.grade import Options
 from grader.judge import measure as measure_module
-from grader.judge.case import Case, CaseKey
+from grader.judge.case import Case, CaseKey, Expected
 from grader.judge.check import Explain, SearchBudget, judge
+from grader.judge.helpers import HelperGone, Helpers, read
 from grader.judge.measure import (
     LARGE,
+    NOISE_CHECKS,
     NOISE_PAIRS,
     RANKS,
     STAGES,
     Ahead,
+    contents_bytes,
     fitted,
+    helpers_for,
     measure,
     min_bytes_of,
     rehearsals,
-    takes_long,
 )
 from grader.judge.measure import prepare as prepare_measure
 from grader.output import speeds
@@ -165,6 +183,7 @@ class Clock(Sandbox):
         noise = self.result.get("noise", QUIET) * 7  # type: ignore[operator]  # more than is ever asked for
         fields = {"answers": tuple(given), "again": tuple(again), **self.result, "noise": noise[: request.noise]}
         fields["unwritten"] = tuple(unwritten for _, unwritten in back if unwritten)
+        fields.setdefault("beside", dict.fromkeys(request.beside, (((0.5, 1.0),) * BESIDE_PAIRS, QUIET)))
         return Outcome(timing=TimingResult(times=times, **fields))  # type: ignore[arg-type]
 
 
@@ -254,23 +273,54 @@ def test_an_architecture_without_a_threshold_is_shown_and_not_graded() -> None:
 
 
 def test_baselines_beside_are_shown_and_decide_nothing() -> None:
-    sandbox = Clock([0.9])
+    """They are timed next to the calls that are timed beside the graded one, once."""
+
+    class Settling(Clock):
+        def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
+            self.ratios = [0.9] if self.requests else [0.79, 0.9]
+            return super().call(call, undisclosed)
+
+    sandbox = Settling([])
     verdict = timed(sandbox, kata(80, also_compare=("read",)))
     assert verdict.passed
     graded, beside = verdict.measurements
     assert (graded.baseline, graded.graded, beside.baseline, beside.graded) == ("copy", True, "read", False)
+    assert (beside.ratio, beside.pairs, beside.low, beside.high) == (0.5, BESIDE_PAIRS, 0.5, 0.5)
+    asked = [(request.baseline, request.pairs, request.beside) for request in sandbox.requests]
+    assert asked == [("copy", 21, ("read",)), ("copy", 10, ()), ("copy", 20, ())]
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {},  # it cannot run beside the other
+        {"read": (((0.5, 1.0),) * (BESIDE_PAIRS - 1), QUIET)},
+        {"read": (((0.5, 1.0),) * BESIDE_PAIRS, QUIET[1:])},
+        {"copy": (((0.5, 1.0),) * BESIDE_PAIRS, QUIET)},
+    ],
+)
+def test_a_baseline_that_was_not_timed_beside_another_is_timed_alone(beside: dict[str, object]) -> None:
+    sandbox = Clock([0.9], beside=beside)
+    verdict = timed(sandbox, kata(80, also_compare=("read",)))
+    assert [(item.baseline, item.ratio) for item in verdict.measurements] == [("copy", 0.9), ("read", 0.9)]
+    asked = [(request.baseline, request.pairs, request.judged, request.beside) for request in sandbox.requests]
+    assert asked == [("copy", 21, JUDGED, ("read",)), ("read", BESIDE_PAIRS, JUDGED_BESIDE, ())]
 
 
 def test_noise_beside_a_baseline_that_is_not_graded_decides_nothing() -> None:
     class Unsteady(Clock):
         def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
             assert call.timing is None or call.timing.baseline in ("copy", "read")
-            noisy = call.timing is not None and call.timing.baseline == "read"
-            self.result = {"noise": ((1.5, 1.0),) * NOISE_PAIRS} if noisy else {}
+            noise, alone = ((1.5, 1.0),) * NOISE_PAIRS, call.timing is not None and call.timing.baseline == "read"
+            beside = {"read": (((0.5, 1.0),) * BESIDE_PAIRS, noise)}
+            self.result = {"noise": noise} if alone else {"beside": beside}
             return super().call(call, undisclosed)
 
-    verdict = timed(Unsteady([0.9]), kata(80, also_compare=("read",)))
+    sandbox = Unsteady([0.9])
+    verdict = timed(sandbox, kata(80, also_compare=("read",)))
     assert verdict.passed and [item.baseline for item in verdict.measurements] == ["copy"]
+    more = [(request.pairs, request.noise) for request in sandbox.requests if request.baseline == "read"]
+    assert more == [(0, after - before) for before, after in pairwise(NOISE_CHECKS)]
 
 
 class Warming(Timing):
@@ -281,7 +331,7 @@ class Warming(Timing):
         self._random, self._inputs, self._outputs, self._answered = Random(0), [], [], []
         self._calls = 0
         self._answers, self._unwritten, self._again, self._clocks, self._found, self._small = [], [], [], [], None, True
-        self._baseline = lambda: None
+        self._baseline, self._beside = lambda: None, {}
         self._driver = self._monitor = self._differ = self._undisclosed = self  # type: ignore[assignment]
         self._kept = _Kept(self, [], 21)  # type: ignore[arg-type]
         self.asked: list[object] = []  # for a seed, by the number of the call; for those that are judged, of all calls
@@ -355,6 +405,17 @@ def test_what_was_timed_before_the_card_was_warm_counts_for_nothing(
     )
 
 
+@pytest.mark.parametrize(("since_s", "calls"), [(inf, 39), (0.5, 39), (0.2, 19)])  # 10, then each 10 ms
+def test_a_card_that_was_timed_on_just_before_warms_up_for_less(
+    since_s: float, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = count()
+    monkeypatch.setattr(timing_module, "time", SimpleNamespace(monotonic=lambda: next(ticks) / 100))
+    called: list[object] = []
+    Warming(first=1980, second=1980, after=0).run(called.append, since_s)
+    assert abs(len(called) - 2 * 21 - calls) <= 1
+
+
 class Recovering(Warming):
     """One whose clock rises while what is timed has another ratio from then on, unless ``steady``."""
 
@@ -378,6 +439,24 @@ def test_what_was_timed_while_the_card_became_faster_counts_for_nothing(
     assert timing.samples == samples
     assert result.clocks_mhz == ((1560, 1965) if steady else (1965, 1965))
     assert {launcher for _, launcher in result.times} == ({1.0} if steady else {0.9})
+
+
+def test_other_baselines_are_timed_on_either_side_of_the_same_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the beginning to the end of the run, as often before the launcher as after it; each also beside itself."""
+    monkeypatch.setattr(timing_module, "WARM_UP_S", 0.0)
+    timing, ran = Warming(first=1980, second=1980, after=0), list[str]()
+    runs = {name: partial(ran.append, name) for name in ("copy", "read", "other")}
+    timing._baseline, timing._beside = runs.pop("copy"), runs
+    result = timing.run(lambda pointers: ran.append("launcher"))
+    del ran[: 4 * timing_module.WARM_UP_CALLS]
+    assert ran[: 2 * 3 * NOISE_PAIRS] == [name for name in ("copy", "read", "other") for _ in range(2 * NOISE_PAIRS)]
+    text = " ".join(ran[2 * 3 * NOISE_PAIRS :]).replace("launcher launcher", "launcher")  # timed, and then untimed
+    with_others, flipped = "copy launcher read other", "other read launcher copy"
+    assert text == " ".join([f"{with_others} {flipped} copy launcher launcher copy"] * 5 + [with_others])
+    assert {name: tuple(map(len, both)) for name, both in result.beside.items()} == dict.fromkeys(
+        runs, (BESIDE_PAIRS, NOISE_PAIRS)
+    )
+    assert len(result.times) == 21 and BESIDE_PAIRS in RANKS
 
 
 def test_faster_than_the_card_can_be_is_no_pass() -> None:
@@ -560,19 +639,79 @@ def test_answers_to_judged_calls_are_worked_out_ahead(count: int, monkeypatch: p
         Case, "in_call", lambda case, secret, call: worked_out.append(call) or before(case, secret, call)
     )
     prepare_measure(large, SPEC, GPU, None, ahead, lambda: True)
-    assert len(worked_out) == JUDGED + JUDGED_BESIDE
+    assert len(worked_out) == JUDGED
     sandbox = Clock([0.9])
     settle = measure(large, SPEC, sandbox, gpu=GPU, ahead=ahead)
-    assert settle().passed and len(worked_out) == JUDGED + JUDGED_BESIDE
-    assert [request.baseline for request in sandbox.requests] == ["copy", "read"]
+    assert settle().passed and len(worked_out) == JUDGED
+    assert [request.baseline for request in sandbox.requests] == ["copy"]
     assert measure(large, SPEC, sandbox, gpu=GPU, ahead=ahead)().passed
-    assert len(worked_out) == 2 * (JUDGED + JUDGED_BESIDE)
-    assert len(set(sandbox.seeds)) == 4
+    assert len(worked_out) == 2 * JUDGED
+    assert len(set(sandbox.seeds)) == 2
 
 
-def test_many_answers_take_long() -> None:
-    assert takes_long(KATAS["flash_attn_mma_stages_split_q"])
-    assert not takes_long(KATAS["hgemm_mma_m16n8k16_mma2x4_warp4x4"]) and not takes_long(KATAS["softmax_f32x4"])
+def test_many_answers_are_for_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(16))
+    monkeypatch.setattr(measure_module, "available_bytes", lambda: 100 << 30)
+    counts = {
+        name: helpers_for(KATAS[name], load_spec(KATAS[name]), GPU)
+        for name in ("flash_attn_mma_stages_split_q", "hgemm_mma_m16n8k16_mma2x4_warp4x4", "softmax_f32x4")
+    }
+    assert [*counts.values()] == [6, 0, 0]
+    monkeypatch.setattr(measure_module, "available_bytes", lambda: 8 << 30)
+    name = "flash_attn_mma_stages_split_q"
+    assert 1 <= helpers_for(KATAS[name], load_spec(KATAS[name]), GPU) < 4, "each takes more than a gigabyte"
+
+
+def test_helpers_answer_as_this_process_would() -> None:
+    """In the rows that are looked at, with the contents of a call or as they are; one that is gone answers nothing."""
+    of = KATAS["softmax_f32x4"]
+    spec, count = load_spec(of), 2 * LARGE // 256
+    case = Case(of, spec, CaseKey.of(spec, {"rows": count, "cols": 256}, spec.values[0].name, 1))
+    some = numpy.arange(0, count, 100)
+    with Helpers(2) as helpers:
+        for rows, call in ((some, (7, 3)), (some + 5, (7, 5)), (some, None)):
+            answer = helpers.answer(case, rows, call)
+            there = case.in_call(*call) if call else case
+            for mine, other in zip(there.part(rows).expected, answer, strict=True):
+                assert mine.tensor == other.tensor and mine.dtype == other.dtype and mine.value.shape[0] == some.size
+                assert (mine.value == other.value).all() and (mine.bound == other.bound).all()
+        assert len(helpers._shared) == 1
+        small = Case(KATA, SPEC, CaseKey.of(SPEC, {"n": 0}, "normal", 1))
+        assert read(helpers._share(small))["x"].shape == (0,)
+        helpers.close()
+        with pytest.raises(HelperGone):
+            helpers.answer(case, some)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_helpers_do_not_answer_is_worked_out_here(is_there: bool) -> None:
+    asked: list[tuple[int, int]] = []
+
+    class Some(Helpers):
+        def answer(self, case: Case, rows: object, call: tuple[int, int] | None = None) -> tuple[Expected, ...]:
+            assert call is not None
+            asked.append(call)
+            if not is_there:
+                raise HelperGone
+            return case.in_call(*call).expected
+
+    ahead, of = Ahead(), kata(50, shapes=({"n": N}, {"n": 2 * N}))
+    prepare_measure(of, SPEC, GPU, None, ahead, lambda: True, Some(0))
+    assert len({*asked}) == len(asked) == 2 * JUDGED
+    assert len(ahead._answers._values) == 2 * JUDGED * is_there
+    assert measure(of, SPEC, Clock([0.9]), gpu=GPU, ahead=ahead)().passed
+    wrong = Clock([0.9], answers=lambda call, seed: doubled(call, seed + 1))
+    assert measure(of, SPEC, wrong, gpu=GPU, ahead=ahead)().kind is Kind.WRONG_ANSWER
+
+
+def test_helpers_end_with_the_grade_that_they_work_for() -> None:
+    over = pipeline._Progress()
+    with Helpers(1) as helpers, over.closing(helpers):
+        assert helpers._processes[0].poll() is None
+        over.end()
+        assert helpers._processes[0].wait(PATIENCE_S) < 0
+    with Helpers(1) as late, over.closing(late):
+        assert late._processes[0].wait(PATIENCE_S) < 0
 
 
 def test_baselines_that_a_spec_has_are_tried_before_they_are_timed() -> None:
@@ -592,6 +731,14 @@ def test_baselines_that_a_spec_has_are_tried_before_they_are_timed() -> None:
     indices = replace(spec, inputs=(*spec.inputs, Tensor("places", ("n",), "i32")))
     assert rehearsals(of, indices, large) == ()
     assert rehearsals(kata(50), spec, large) == (), "a copy needs none"
+
+
+def test_memory_is_reserved_for_the_largest_shape_that_is_timed() -> None:
+    of = KATAS["hgemm_mma_m16n8k16_mma2x4_warp4x4"]
+    assert contents_bytes(of, load_spec(of), GPU) == 2 * 8192 * 8192 * 2
+    request = Request(of, load_spec(of), source_of(of.solution_path), Target("gpu", "sm_90a"))
+    for options in (Options(beside=True), Options(speed=False)):
+        assert pipeline._timed_bytes(request, options) == 0
 
 
 def test_nothing_is_worked_out_for_a_grade_that_is_over() -> None:

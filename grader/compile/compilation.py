@@ -146,8 +146,9 @@ def not_allowed(job: Job, place: Path) -> CompileFailure | None:
     listed = (place / f"{NAME}.d").read_text(errors="replace")
     within = (job.request.within, *job.system) if job.request.within else ()
     refusal = symbols.refused_header(listed, own, text, libraries, solutions=solutions, within=within)
-    made = place / f"{NAME}.o"
-    refusal = refusal or symbols.refused_definition(made, text) or symbols.refused_call(made, text, libraries)
+    if refusal is None:
+        names = symbols.names_of(place / f"{NAME}.o")
+        refusal = symbols.refused_definition(names, text) or symbols.refused_call(names, text, libraries)
     return CompileFailure(job.request, refusal.message, refusal.line, "", Kind.NOT_ALLOWED) if refusal else None
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.compile.nvcc_log import SOURCE
-from grader.compile.symbols import dependencies
+from grader.compile.symbols import dependencies, plain_path
 from grader.storage.manifest import Hashes
 
 # Leads to the folder that the source came from. nvcc sees only this name, not the folder's own.
@@ -146,13 +146,13 @@ def _is_in(path: str, folder: str) -> bool:
 def _read(run: Run) -> set[str]:
     """Every file that was read, as it was spelled."""
     listed = (run.place / Path(SOURCE).with_suffix(".d")).read_text(errors="surrogateescape")
-    paths = {str(path) for path in dependencies(listed)}
+    paths = {*dependencies(listed)}
     texts = sorted(run.place.glob("*.ii"))
     if not texts:
         raise _Unknown("no preprocessed text")
     for path in texts:
         text = path.read_bytes()
-        paths |= {str(Path(os.fsdecode(name))) for name in _ENTERED.findall(text)}
+        paths |= {plain_path(os.fsdecode(name)) for name in {*_ENTERED.findall(text)}}
         if _DEVICE_PASS not in path.name:
             paths |= set(_assembled(text))
     return {path.removeprefix(f"{run.place}/") for path in paths}

@@ -2,7 +2,9 @@
 
 A program of its own: ``python halves.py nvcc ... kata.cu``, run in the folder of the file. nvcc works one command after
 another: it preprocesses and compiles the device's code, then does the same for the host's. The two need nothing from
-each other but the module's id, which is written before both. nvcc itself names its commands (--dryrun). Where they are
+each other but the module's id, which is written before both, and the device's machine code, which becomes data of the
+host's object. The host's compiler gets a line there by which the assembler, that runs after both halves, reads it from
+its file. nvcc itself names its commands (--dryrun). Where they are
 not those that are known here, or one of them fails, nvcc does all of it: its messages are then what they always were.
 
 It is for one file and one architecture.
@@ -10,28 +12,67 @@ It is for one file and one architecture.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
+
+POLL_S = 0.002
 
 _SETTING = re.compile(r"(\w+)=(.*)")
 _ID = "--gen_module_id_file"
 _LOG_ERRORS = "surrogateescape"
+# What fatbinary writes for the host's compiler, but for the data itself, in whose place the assembler reads a file.
+_EMBEDDED = """\
+#ifndef __SKIP_INTERNAL_FATBINARY_HEADERS
+#include "fatbinary_section.h"
+#endif
+#define __CUDAFATBINSECTION  ".nvFatBinSegment"
+#define __CUDAFATBINDATASECTION  ".nv_fatbin"
+asm(
+".section .nv_fatbin, \\"a\\"\\n"
+".align 8\\n"
+"fatbinData:\\n"
+".incbin \\"NAME.fatbin\\"\\n"
+".text\\n");
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern const unsigned long long fatbinData[1];
+#ifdef __cplusplus
+}
+#endif
+#ifdef __cplusplus
+extern "C" {
+#endif
+static const __fatBinC_Wrapper_t __fatDeviceText __attribute__ ((aligned (8))) \
+__attribute__ ((section (__CUDAFATBINSECTION)))=\x20
+	{ 0x466243b1, 1, fatbinData, 0 };
+#ifdef __cplusplus
+}
+#endif
+"""
+_DATA = re.compile(r'(?:"\.quad [^"\n]*"\n)+')
+_WORD = ",0x"  # before each word of a line but its first
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Commands of nvcc, each for a shell: two lists that may run side by side, and what comes after both."""
+    """Commands of nvcc, each for a shell: two lists that may run side by side, the compiler of the host's object, which
+    is the last of the second list, and what comes after all of these."""
 
     device: tuple[str, ...]
     host: tuple[str, ...]
+    compiler: str
     join: tuple[str, ...]
     settings: Mapping[str, str]
 
@@ -44,14 +85,16 @@ def plan(listed: str, name: str) -> Plan | None:
     known = (
         f' -E .*-o "{name}.cpp1.ii"', f' -E .*-o "{name}.cpp4.ii"', f"^cudafe\\+\\+ .*{_ID} ",
         f'/cicc" .*--module_id_file_name .*-o "{name}.ptx"', "^ptxas ", f'^fatbinary --create="{name}.fatbin" ',
-        f'"{name}.cudafe1.cpp" -o "{name}.o"',
+        f' -c -x c\\+\\+ .*"{name}.cudafe1.cpp" -o "{name}.o"$',
     )  # fmt: skip
     if len(commands) <= len(known) or not all(map(re.search, known, commands)) or f'"{name}.so"' not in commands[-1]:
         return None
-    on_device, on_host, frontend, ptx, assembled, embedded, *rest = commands
+    on_device, on_host, frontend, ptx, assembled, embedded, compiler, *rest = commands
+    embedded = embedded.replace(f'--embedded-fatbin="{name}.fatbin.c"', f'--embedded-fatbin="{name}.embedded.c"')
     return Plan(
         (_with_dependencies(on_device, name, 1), ptx, assembled, embedded),
         (_with_dependencies(on_host, name, 4), frontend.replace(f"{_ID} ", "")),
+        compiler,
         tuple(rest),
         settings,
     )
@@ -66,15 +109,115 @@ def side_by_side(work: Plan, name: str) -> bytes | None:
     environment = {**os.environ, **work.settings}
     text, place = Path(f"{name}.cu").read_bytes(), os.fsencode(os.getcwd())
     Path(f"{name}.module_id").write_text(f"_{zlib.crc32(place):08x}_{len(name) + 3}_{name}_cu_{zlib.crc32(text):08x}")
-    printed: dict[str, bytes | None] = {}
-    device = threading.Thread(target=lambda: printed.update(device=_run(work.device, environment)))
-    device.start()
-    printed["host"] = _run(work.host, environment)
-    device.join()
-    if (host := printed["host"]) is None or (ptx := printed["device"]) is None:
+    try:
+        compiler = _Compiler(work.compiler, name)
+    except OSError:  # a system without pipes in its folders
         return None
-    joined = _run(work.join, environment)
-    return None if joined is None else host + ptx + joined
+    printed: dict[str, bytes | None] = {}
+    has_stub = threading.Event()
+
+    def make_device_code() -> None:
+        frontend, backend = work.device[:-2], work.device[-2:]
+        try:
+            printed["ptx"] = _run(frontend, environment)
+        finally:
+            has_stub.set()
+        printed["code"] = None if printed["ptx"] is None else _run(backend, environment)
+
+    device = threading.Thread(target=make_device_code)
+    device.start()
+    host, compiled = _run(work.host, environment), None
+    if host is not None:
+        compiler.begin(environment)
+    has_stub.wait()
+    if host is not None and printed.get("ptx") is not None:
+        compiled = compiler.given_stub()
+    compiler.close()
+    device.join()
+    if host is None or compiled is None or (ptx := printed.get("ptx")) is None or (code := printed.get("code")) is None:
+        return None
+    if _is_as_expected(name):
+        made = _run([_assembler(work.compiler, name)], environment)
+    else:  # another version's: the host's compiler gets what it wrote
+        Path(f"{name}.embedded.c").replace(f"{name}.fatbin.c")
+        compiled, made = b"", _run([work.compiler], environment)
+    joined = None if made is None else _run(work.join, environment)
+    return None if made is None or joined is None else host + ptx + code + compiled + made + joined
+
+
+class _Compiler:
+    """The host's compiler, up to its assembly. Last of all it reads what the device's frontend has written of kernels:
+    it is begun before that is there, and waits for it at a pipe of the same name."""
+
+    def __init__(self, command: str, name: str) -> None:
+        text, self._stub, self._place = f"{name}.cudafe1.cpp", f"{name}.cudafe1.stub.c", Path("host")
+        command = command.replace(" -c -x c++ ", " -S -x c++ ")
+        self._command = command.replace(f'"{text}" -o "{name}.o"', f'"{self._place}/{text}" -o "{name}.s"')
+        self._said = Path(f"{name}.said")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._place.mkdir()
+        (self._place / text).symlink_to(f"../{text}")
+        (self._place / f"{name}.fatbin.c").write_text(_EMBEDDED.replace("NAME", name))
+        os.mkfifo(self._place / self._stub)
+
+    def begin(self, environment: Mapping[str, str]) -> None:
+        with self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                ["sh", "-c", f"exec {self._command}"], env=environment, stdout=said, stderr=subprocess.STDOUT
+            )
+        _WAITING.append(self._process)
+
+    def given_stub(self) -> bytes | None:
+        """What it prints, once it has what it waits for; None where it fails."""
+        assert self._process is not None
+        while self._process.poll() is None:
+            try:
+                pipe = os.open(self._place / self._stub, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:  # it does not read there yet
+                time.sleep(POLL_S)
+                continue
+            os.set_blocking(pipe, True)
+            with contextlib.suppress(BrokenPipeError), open(pipe, "wb") as opened:
+                opened.write(Path(self._stub).read_bytes())
+            break
+        if self._process.wait() == -signal.SIGXCPU:
+            _out_of_time()
+        return self._said.read_bytes() if self._process.returncode == 0 else None
+
+    def close(self) -> None:
+        """End it where it still waits, and remove its folder."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        for path in self._place.iterdir():
+            path.unlink()
+        self._place.rmdir()
+
+
+_WAITING: list[subprocess.Popen[bytes]] = []
+
+
+def _out_of_time() -> NoReturn:
+    """One of the commands has used up its time: with it ends what waits for it."""
+    for process in _WAITING:
+        process.kill()
+    os._exit(128 + signal.SIGXCPU)
+
+
+def _assembler(compiler: str, name: str) -> str:
+    width = "-m64 " if " -m64 " in compiler else ""
+    return f'{compiler.partition(" -")[0]} -c {width}"{name}.s" -o "{name}.o"'
+
+
+def _is_as_expected(name: str) -> bool:
+    """Whether fatbinary wrote what the host's compiler got in its place, and its data is the file's."""
+    written = Path(f"{name}.embedded.c").read_text()
+    if (data := _DATA.search(written)) is None:
+        return False
+    text = written.replace(data[0], f'".incbin \\"{name}.fatbin\\"\\n"\n', 1)
+    words = data[0].count("\n") + data[0].count(_WORD)
+    text = text.replace(f"fatbinData[{words}]", "fatbinData[1]")
+    return text == _EMBEDDED.replace("NAME", name) and 8 * words == Path(f"{name}.fatbin").stat().st_size
 
 
 def _run(commands: Sequence[str], environment: Mapping[str, str]) -> bytes | None:
@@ -85,7 +228,7 @@ def _run(commands: Sequence[str], environment: Mapping[str, str]) -> bytes | Non
             ["sh", "-c", f"exec {command}"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         if done.returncode == -signal.SIGXCPU:
-            os._exit(128 + signal.SIGXCPU)
+            _out_of_time()
         if done.returncode != 0:
             return None
         printed += done.stdout

@@ -10,6 +10,7 @@ This stops accidental use. It does not stop a system call that is written in ass
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -116,11 +117,25 @@ class Refusal:
     line: int | None
 
 
-def refused_call(object_file: Path, source: str, libraries: tuple[str, ...]) -> Refusal | None:
-    """The first call of the object that a kata with these libraries may not make. Raises OSError without nm."""
-    listed = subprocess.run(["nm", "-u", str(object_file)], capture_output=True, text=True, check=True)
-    names = sorted(line.split()[-1] for line in listed.stdout.splitlines() if line.strip())
-    refused = [name for name in names if not may_call(name, libraries)]
+@dataclass(frozen=True)
+class Names:
+    """The global names of an object, in order."""
+
+    defined: tuple[str, ...]
+    undefined: tuple[str, ...]
+
+
+def names_of(object_file: Path) -> Names:
+    """Raises OSError without nm."""
+    listed = subprocess.run(["nm", "-g", str(object_file)], capture_output=True, text=True, check=True)
+    lines = [line.split() for line in listed.stdout.splitlines() if line.strip()]  # an address, where there is one
+    by_kind = [sorted(words[-1] for words in lines if (words[-2] in "Uwv") == wanted) for wanted in (False, True)]
+    return Names(*map(tuple, by_kind))
+
+
+def refused_call(names: Names, source: str, libraries: tuple[str, ...]) -> Refusal | None:
+    """The first call of the object that a kata with these libraries may not make."""
+    refused = [name for name in names.undefined if not may_call(name, libraries)]
     if not refused:
         return None
     shown = {name: _readable(name) for name in refused}
@@ -135,14 +150,9 @@ def refused_call(object_file: Path, source: str, libraries: tuple[str, ...]) -> 
     return Refusal(message, places[first])
 
 
-def refused_definition(object_file: Path, source: str) -> Refusal | None:
-    """The first name that the object defines and that is the CUDA runtime's or the grader's. Raises OSError without
-    nm."""
-    listed = subprocess.run(
-        ["nm", "-g", "--defined-only", str(object_file)], capture_output=True, text=True, check=True
-    )
-    names = [line.split()[-1] for line in listed.stdout.splitlines() if line.strip()]
-    taken = sorted(name for name in names if _TAKEN.fullmatch(name))
+def refused_definition(names: Names, source: str) -> Refusal | None:
+    """The first name that the object defines and that is the CUDA runtime's or the grader's."""
+    taken = [name for name in names.defined if _TAKEN.fullmatch(name)]
     if not taken:
         return None
     whose = "the CUDA runtime's" if re.match("_*cuda", taken[0]) else "the grader's"
@@ -175,34 +185,44 @@ def refused_header(
 
     ``listed`` is what nvcc -MD wrote; files below one of ``own`` are the learner's or the grader's.
     """
-    folders, solutions = [folder.resolve() for folder in own], solutions.resolve()
-    allowed = [folder.resolve() for folder in within]
-    resolved: dict[Path, Path] = {}  # of folders: some hundred headers are in a few of them
-    for path in dependencies(listed):
-        if path.parent not in resolved:
-            resolved[path.parent] = path.parent.resolve()
-        inside = (path.resolve() if path.is_symlink() else resolved[path.parent] / path.name).parents
-        if not path.is_absolute() or any(folder in inside for folder in folders):
+    folders, solutions = {folder.resolve() for folder in own}, solutions.resolve()
+    allowed = {folder.resolve() for folder in within}
+    above: dict[str, frozenset[Path]] = {}  # of a folder, with itself: some hundred headers are in a few of them
+    titles: dict[str, str | None] = {}
+    for name in dependencies(listed):
+        if not os.path.isabs(name):
+            continue
+        folder, base = os.path.split(name)
+        if folder not in above:
+            real = Path(folder).resolve()
+            above[folder], titles[folder] = frozenset((real, *real.parents)), library_of_header(name)
+        inside = frozenset(Path(name).resolve().parents) if os.path.islink(name) else above[folder]
+        if not folders.isdisjoint(inside):
             continue
         if solutions in inside:
-            return Refusal(f"includes {path.name} of the solutions", _line_of_include(path.name, path.name, source))
-        if allowed and not any(folder in inside for folder in allowed):
-            message = f"includes {path.name}, which is outside the submission"
-            return Refusal(message, _line_of_include(path.name, path.name, source))
-        title = library_of_header(str(path))
+            return Refusal(f"includes {base} of the solutions", _line_of_include(base, base, source))
+        if allowed and allowed.isdisjoint(inside):
+            message = f"includes {base}, which is outside the submission"
+            return Refusal(message, _line_of_include(base, base, source))
+        title = titles[folder]
         if title is None or title in allowed_headers(libraries):
             continue
-        name = f"{path.parent.name}/{path.name}"
-        message = f"includes {name} of {title}, which this kata does not allow"
-        return Refusal(message, _line_of_include(name, path.name, source))
+        shown = f"{os.path.basename(folder)}/{base}"
+        message = f"includes {shown} of {title}, which this kata does not allow"
+        return Refusal(message, _line_of_include(shown, base, source))
     return None
 
 
-def dependencies(text: str) -> Iterator[Path]:
-    """The files in what nvcc -MD wrote, as it spelled them."""
+def dependencies(text: str) -> Iterator[str]:
+    """The files in what nvcc -MD wrote, as it spelled them, but for what leads nowhere in a path."""
     _, _, files = text.partition(" : ")
     for word in re.findall(r"(?:\\ |[^\s\\])+", files):
-        yield Path(word.replace("\\ ", " "))
+        yield plain_path(word.replace("\\ ", " "))
+
+
+def plain_path(path: str) -> str:
+    """Without `.` and `//`; a `..` stays, which a link before it may lead elsewhere."""
+    return str(Path(path)) if "/." in path or "//" in path or path.startswith("./") else path
 
 
 def _meaning(name: str) -> str:

@@ -24,6 +24,7 @@ NORMAL, TINY = 2.0**-14, 2.0**-25  # the smallest normal half, and half of the s
 # Worked out at a time: a processor's cache holds them, and their memory is used again for the next ones. New memory for
 # all heads of a long sequence took a third of the time, and threads waited for one another to get it.
 LOGITS = 1 << 18
+NEXT_TO_NOTHING = 1e-280
 
 
 def by_parts(function: Callable[..., ndarray], Q: ndarray, *others: ndarray, hidden: ndarray | None = None) -> ndarray:
@@ -45,13 +46,22 @@ def by_parts(function: Callable[..., ndarray], Q: ndarray, *others: ndarray, hid
     return numpy.concatenate([found.reshape(-1, *found.shape[2:]) for found in side_by_side(function, parts)])
 
 
+def weights(x: ndarray) -> ndarray:
+    """softmax, where what is next to nothing is 0: a product with a subnormal number takes a hundred times as long."""
+    import numpy
+
+    found = softmax(x)
+    numpy.multiply(found, found >= NEXT_TO_NOTHING, out=found)
+    return found
+
+
 def logits(q: ndarray, k: ndarray) -> ndarray:
     products: ndarray = q @ k.swapaxes(-1, -2) / sqrt(q.shape[-1])
     return products
 
 
 def reference(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes) -> ndarray:
-    return by_parts(lambda q, k, v: softmax(logits(q, k)) @ v, Q, K, V).reshape(Q.shape)
+    return by_parts(lambda q, k, v: weights(logits(q, k)) @ v, Q, K, V).reshape(Q.shape)
 
 
 def later(rows: ndarray | None, keys: int) -> ndarray:
@@ -67,7 +77,7 @@ def causal(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | Non
     import numpy
 
     def of_part(q: ndarray, k: ndarray, v: ndarray, hidden: ndarray) -> ndarray:
-        mixed: ndarray = softmax(numpy.where(hidden, -inf, logits(q, k))) @ v
+        mixed: ndarray = weights(numpy.where(hidden, -inf, logits(q, k))) @ v
         return mixed
 
     return by_parts(of_part, Q, K, V, hidden=later(rows, K.shape[-2])).reshape(Q.shape)
@@ -119,7 +129,7 @@ def magnitude(acc: str, *, masked: bool = False, halves: bool = True) -> Callabl
             x += numpy.matmul(q[..., start : start + STEP], k[..., start : start + STEP].swapaxes(-1, -2), out=other)
             error += numpy.abs(x, out=other)
         x /= sqrt(width)
-        weight = softmax(x if hidden is None else numpy.where(hidden, -inf, x))
+        weight = weights(x if hidden is None else numpy.where(hidden, -inf, x))
         x = numpy.abs(x if hidden is None else numpy.where(hidden, 0, x), out=x)
         error *= a / sqrt(width)
         numpy.add(1, x, out=other)

@@ -116,6 +116,8 @@ class TimingRequest:
     grader/devices/contents.py. ``replaced`` names the inputs that also get other values, ``negated`` those that get
     other signs. ``noise`` is the number of pairs of the noise check, in which the baseline is timed beside itself. So
     many answers are ``judged``. What contents and which answers that are, ``Undisclosed`` says when it is asked.
+    ``beside`` names other baselines: in BESIDE_PAIRS of the pairs each is timed, too, next to the same call of the
+    launcher, and beside itself as often.
     """
 
     kata: str
@@ -127,6 +129,7 @@ class TimingRequest:
     judged: int = 3
     noise: int = 0
     spec: str | None = None
+    beside: tuple[str, ...] = ()
 
     @property
     def expected(self) -> int:
@@ -162,6 +165,7 @@ class Rehearsal:
     tensors: tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
+BESIDE_PAIRS = 11  # of a timing run, in which other baselines are timed next to the launcher
 WARM_UP_S = 0.3  # of a timing run, before anything that counts: by then the GPU must be its own
 
 INSTRUCTIONS = 200_000_000  # warp instructions: 4 to 25 s of one processor
@@ -260,9 +264,13 @@ class Finding:
     notes: tuple[str, ...] = ()
 
 
+Pairs = tuple[tuple[float, float], ...]  # of seconds
+
+
 @dataclass(frozen=True)
 class TimingResult:
-    """``times`` are pairs of (baseline, launcher) in seconds; ``noise`` the pairs of the noise check.
+    """``times`` are pairs of (baseline, launcher) in seconds; ``noise`` the pairs of the noise check. ``beside`` has
+    both of each other baseline that was asked for and that can run on this machine.
 
     ``answers`` are outputs of timed calls with the number of the call, a few that chance picked; of each, ``unwritten``
     has what Outcome has, where only some rows were asked for. ``again`` has a timed call's number and outputs and what
@@ -272,8 +280,8 @@ class TimingResult:
     are worked out from: sms, clock_khz, memory_clock_khz, memory_bus_bits, l2_bytes.
     """
 
-    times: tuple[tuple[float, float], ...]
-    noise: tuple[tuple[float, float], ...] = ()
+    times: Pairs
+    noise: Pairs = ()
     answers: tuple[tuple[int, Outputs], ...] = ()
     again: tuple[tuple[int, Outputs, Outputs], ...] = ()
     finding: Finding | None = None
@@ -281,6 +289,7 @@ class TimingResult:
     other_processes: int = 0
     card: Mapping[str, int] = field(default_factory=dict)
     unwritten: tuple[Mapping[str, int], ...] = ()
+    beside: Mapping[str, tuple[Pairs, Pairs]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ The reference sees the inputs after they were rounded to the kata's dtype, in fl
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +18,7 @@ from grader.content.spec import Exact, InputKind, Rng, Rounded, Sizes, Spec, Ten
 from grader.devices import Buffer, Call, Card, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation, seed_of
 from grader.judge.encoding import decode, encode, has_negative, stored
-from grader.judge.recent import OneAtATime, Recent
+from grader.judge.recent import OneAtATime, Recent, once
 from grader.system.processes import available_bytes
 from grader.system.stages import stage
 from grader.verdict import format_sizes
@@ -137,7 +136,7 @@ _KEPT: Recent[Key, _Worked] = Recent(KEPT_BYTES, lambda worked: worked.bytes)
 _AT_WORK: OneAtATime[Key] = OneAtATime()  # of several grades one works a case out, and the others wait
 
 
-@functools.cache
+@once
 def _kept_large() -> tuple[Recent[Key, _Worked], int]:
     """Those that are too large for the others, and how many bytes each may have."""
     most = min(KEPT_LARGE_BYTES, available_bytes() // KEPT_LARGE_SHARE)

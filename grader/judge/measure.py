@@ -7,7 +7,7 @@ free for others.
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import os
 import secrets
 import threading
@@ -26,14 +26,27 @@ from grader.content.catalog import Kata, Threshold
 from grader.content.dtype import Dtype
 from grader.content.formulas import one_by_one, side_by_side
 from grader.content.spec import Spec
-from grader.devices import Contents, Judged, Limits, Outcome, Outputs, Rehearsal, Rows, TimingRequest, TimingResult
+from grader.devices import (
+    BESIDE_PAIRS,
+    Contents,
+    Judged,
+    Limits,
+    Outcome,
+    Outputs,
+    Pairs,
+    Rehearsal,
+    Rows,
+    TimingRequest,
+    TimingResult,
+)
 from grader.devices.contents import DIFFERENT, JUDGED, JUDGED_BESIDE, chosen, seed_of
 from grader.devices.drift import drifted, ends
 from grader.judge.case import Case, CaseKey, Expected, Key
 from grader.judge.check import Explain, from_finding, judge, other_bits, verdict_at
 from grader.judge.encoding import decode, stored
+from grader.judge.helpers import HelperGone, Helpers
 from grader.judge.peaks import peak_bytes, peak_flops
-from grader.judge.recent import Recent
+from grader.judge.recent import Recent, once
 from grader.sandbox.parent import Sandbox
 from grader.system.processes import available_bytes
 from grader.system.stages import stage
@@ -73,8 +86,9 @@ class _Track:
     ahead: Ahead
     explain: Explain | None = None
     times: list[tuple[float, float]] = field(default_factory=list)
-    noise: tuple[tuple[float, float], ...] = ()
+    noise: Pairs = ()
     outcome: Outcome = field(default_factory=Outcome)
+    beside: dict[str, _Track] = field(default_factory=dict)  # what other baselines took next to the same calls
     answers: Callable[[], Verdict | None] | None = None  # judges those of the last timing run, if none did yet
 
     def judge(self) -> Verdict | None:
@@ -149,39 +163,81 @@ class Ahead:
 
     def answer(self, case: Case, secret: int, call: int, rows: ndarray | None) -> tuple[Expected, ...]:
         """The answer to what a call gets, in these rows. Who comes while it is worked out waits."""
-        return self._answers.get_or_make((case.shape, secret, call), lambda: _in_rows(case.in_call(secret, call), rows))
+        return self.answer_by(case, secret, call, lambda: _in_rows(case.in_call(secret, call), rows))
+
+    def answer_by(
+        self, case: Case, secret: int, call: int, make: Callable[[], tuple[Expected, ...]]
+    ) -> tuple[Expected, ...]:
+        return self._answers.get_or_make((case.shape, secret, call), make)
 
 
-def prepare(kata: Kata, spec: Spec, gpu: Gpu, pairs: int | None, ahead: Ahead, go_on: Callable[[], bool]) -> None:
+def prepare(
+    kata: Kata,
+    spec: Spec,
+    gpu: Gpu,
+    pairs: int | None,
+    ahead: Ahead,
+    go_on: Callable[[], bool],
+    helpers: Helpers | None = None,
+) -> None:
     """Draw the contents that ``measure`` will want, and work out its first answers, as long as it should go on: for a
-    thread that nvcc and the checks leave room. Several answers are worked out at once, as far as memory allows.
+    thread that nvcc and the checks leave room. Several answers are worked out at once, as far as memory allows; or by
+    helpers, where there are any.
 
     Where ``measure`` comes first, it waits.
     """
     assert kata.speed is not None
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
-    runs = [(sizes, kata.speed.baseline, pairs or STAGES[0], JUDGED) for sizes in shapes]
-    runs += [(sizes, name, NOISE_PAIRS, JUDGED_BESIDE) for name, sizes in product(kata.speed.also_compare, shapes)]
-
-    def work_out(sizes: Mapping[str, int], secret: int, nth: int, call: int) -> None:
-        with _AHEAD_AT_ONCE, one_by_one():
-            if go_on():
-                case = _case(kata, spec, sizes, spec.values[0].name)
-                ahead.answer(case, secret, call, _rows_of_judged(case, secret, call, nth))
-
-    at_once = min(_fits(spec, sizes) for sizes in shapes)
-    with ThreadPoolExecutor(min(at_once, JUDGED * len(runs))) as pool:
-        for nth in range(JUDGED):  # one of each shape first: contents of several shapes are drawn at a time
-            for sizes, baseline, count, judged in runs:
-                secret = ahead.secret(sizes, baseline, used=False)
-                for call in chosen(secret, 0, count, judged)[nth : nth + 1]:
-                    pool.submit(work_out, sizes, secret, nth, call)
+    secret = [ahead.secret(sizes, kata.speed.baseline, used=False) for sizes in shapes]
+    wanted = [  # one of each shape first: contents of several shapes are drawn at a time
+        _Wanted(kata, spec, sizes, secret[at], nth, call)
+        for nth in range(JUDGED)
+        for at, sizes in enumerate(shapes)
+        for call in chosen(secret[at], 0, pairs or STAGES[0])[nth : nth + 1]
+    ]
+    at_once = len(wanted) if helpers else min(len(wanted), *(_fits(spec, sizes) for sizes in shapes))
+    with ThreadPoolExecutor(at_once) as pool:
+        for each in wanted:
+            pool.submit(_work_out, each, ahead, go_on, helpers)
 
 
-def takes_long(kata: Kata) -> bool:
-    """Whether the answers to be judged are so many that the checks and the timing leave too little time for them."""
+@dataclass(frozen=True)
+class _Wanted:
+    """The answer to a call that will be judged, the nth of a timing run with this secret."""
+
+    kata: Kata
+    spec: Spec
+    sizes: Mapping[str, int]
+    secret: int
+    nth: int
+    call: int
+
+    def case(self) -> Case:
+        return _case(self.kata, self.spec, self.sizes, self.spec.values[0].name)
+
+
+def _work_out(wanted: _Wanted, ahead: Ahead, go_on: Callable[[], bool], helpers: Helpers | None) -> None:
+    with _AHEAD_AT_ONCE, one_by_one():
+        if not go_on():
+            return
+        case = wanted.case()
+        rows = _rows_of_judged(case, wanted.secret, wanted.call, wanted.nth)
+        if helpers is None:
+            ahead.answer(case, wanted.secret, wanted.call, rows)
+            return
+    with contextlib.suppress(HelperGone):
+        asked = partial(helpers.answer, case, rows, (wanted.secret, wanted.call))
+        ahead.answer_by(case, wanted.secret, wanted.call, asked)
+
+
+def helpers_for(kata: Kata, spec: Spec, gpu: Gpu) -> int:
+    """How many helpers should work out the answers that will be judged, where these are so many that the checks and the
+    timing leave too little time for them; 0 where they are few."""
     assert kata.speed is not None
-    return len(kata.speed.shapes) * (JUDGED + JUDGED_BESIDE * len(kata.speed.also_compare)) > ANSWERS_IN_TIME
+    shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
+    if len(shapes) * JUDGED <= ANSWERS_IN_TIME:
+        return 0
+    return min(len(os.sched_getaffinity(0)) * 3 // 8, *(_fits(spec, sizes) for sizes in shapes))
 
 
 def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
@@ -247,9 +303,9 @@ def _measured(
         if verdict.kind is not Kind.INCONCLUSIVE:
             break
     shown = []
-    for name, sizes in product(kata.speed.also_compare, shapes):
-        tracks.append(track := _Track(sizes, name, False, ahead))
-        bad = _time(kata, spec, sandbox, track, NOISE_PAIRS)
+    for name, graded in product(kata.speed.also_compare, tracks[: len(shapes)]):
+        tracks.append(track := graded.beside.get(name) or _Track(graded.sizes, name, False, ahead))
+        bad = _time(kata, spec, sandbox, track, BESIDE_PAIRS)
         if bad is None:
             shown.append(_measurement(kata, spec, track, gpu))
         elif bad.kind is not Kind.INCONCLUSIVE:  # noise beside a baseline that is not graded decides nothing
@@ -285,8 +341,8 @@ def _decided(measurements: Sequence[Measurement], threshold: Threshold | None) -
 
 def _time(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, pairs: int) -> Verdict | None:
     """Time until ``track`` has ``pairs`` pairs. Returns what went wrong, if anything did."""
-    noise = 0 if track.noise else NOISE_PAIRS
-    bad = _request(kata, spec, sandbox, track, pairs=pairs - len(track.times), noise=noise)
+    missing, noise = pairs - len(track.times), 0 if track.noise else NOISE_PAIRS
+    bad = _request(kata, spec, sandbox, track, pairs=missing, noise=noise) if missing or noise else None
     for count in NOISE_CHECKS[1:]:
         if bad is None and len(track.noise) < count and _noise(track):
             bad = _request(kata, spec, sandbox, track, pairs=0, noise=count - len(track.noise))
@@ -299,8 +355,10 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
     """Time so many pairs more. Returns what went wrong on the way, or before, if anything did."""
     if bad := track.judge():  # answers are large: never are those of two timing runs kept
         return bad
+    assert kata.speed is not None
     case = _case(kata, spec, track.sizes, spec.values[0].name)
     secret = track.ahead.secret(track.sizes, track.baseline, used=True)
+    beside = kata.speed.also_compare if track.graded and not track.times else ()
     request = TimingRequest(
         kata=kata.name,
         baseline=track.baseline,
@@ -310,7 +368,8 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
         pairs=pairs,
         judged=JUDGED if track.graded else JUDGED_BESIDE,
         noise=noise,
-        spec=str(kata.spec_path) if track.baseline in spec.baselines else None,
+        spec=str(kata.spec_path) if not spec.baselines.keys().isdisjoint({track.baseline, *beside}) else None,
+        beside=beside,
     )
     undisclosed = _Undisclosed(case, request, secret)
     track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), timing=request), undisclosed)
@@ -322,6 +381,10 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
     track.answers = partial(_wrong_while_timed, undisclosed, result, track, sandbox.printed)
     track.times += result.times
     track.noise += result.noise
+    for name, (times, noise_of) in result.beside.items():
+        if name in beside and len(times) == len(noise_of) == BESIDE_PAIRS:
+            other = _Track(track.sizes, name, False, track.ahead, times=[*times], noise=noise_of, outcome=track.outcome)
+            track.beside[name] = other
     disturbance = _disturbance(result)
     return Verdict(Kind.INCONCLUSIVE, disturbance) if disturbance else None
 
@@ -434,6 +497,13 @@ def _tensor_bytes(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> tuple[int
     return of_inputs, of_outputs
 
 
+def contents_bytes(kata: Kata, spec: Spec, gpu: Gpu) -> int:
+    """The bytes of all inputs of the largest shape that is timed."""
+    assert kata.speed is not None
+    shapes = (fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes)
+    return max(_tensor_bytes(kata, spec, sizes)[0] for sizes in shapes)
+
+
 def fitted(kata: Kata, spec: Spec, sizes: Mapping[str, int], memory_bytes: int) -> Mapping[str, int]:
     """The shape, halved along its largest size until a timing run of it fits the card. 0 bytes of memory: not known."""
     fitting = dict(sizes)
@@ -448,10 +518,13 @@ def fitted(kata: Kata, spec: Spec, sizes: Mapping[str, int], memory_bytes: int) 
 
 
 def _needed(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> int:
-    """Bytes on the card: inputs three times, outputs twice, the baseline's own."""
+    """Bytes on the card: inputs three times, outputs twice, each baseline's own."""
     of_inputs, of_outputs = _tensor_bytes(kata, spec, sizes)
-    own = max(of_outputs, min_bytes_of(kata, spec, sizes))
-    return CONTEXT_BYTES + 3 * of_inputs + 2 * of_outputs + own
+    own, baselines = (
+        max(of_outputs, min_bytes_of(kata, spec, sizes)),
+        1 + len(kata.speed.also_compare if kata.speed else ()),
+    )
+    return CONTEXT_BYTES + 3 * of_inputs + 2 * of_outputs + own * baselines
 
 
 # -- the answers of timed calls --------------------------------------------------------------------------------------
@@ -479,7 +552,7 @@ INPUT_SHARE, INPUT_BYTES = 16, 4 << 30
 _WHOLE: Recent[Key, tuple[Expected, ...]] = Recent(MOST_WHOLE)
 
 
-@functools.cache
+@once
 def _inputs() -> Recent[tuple[Any, ...], Mapping[str, ndarray]]:
     most = min(INPUT_BYTES, available_bytes() // INPUT_SHARE)
     return Recent(most, lambda inputs: sum(value.nbytes for value in inputs.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
@@ -14,6 +15,21 @@ V = TypeVar("V")
 
 def _one(value: object) -> int:
     return 1
+
+
+def once(make: Callable[[], V]) -> Callable[[], V]:
+    """What it makes, made when it is first asked for: also where threads ask at a time, of which functools.cache would
+    let each make its own."""
+    lock, made = threading.Lock(), list[V]()
+
+    @functools.wraps(make)
+    def get() -> V:
+        with lock:
+            if not made:
+                made.append(make())
+        return made[0]
+
+    return get
 
 
 class Recent(Generic[K, V]):

@@ -18,15 +18,18 @@ class Early:
         self._starts = self._closed = False
         self._program: Program | None = None
 
-    def begin(self) -> None:
-        """Let its child be started. Where that fails, who uses the sandbox hears of it."""
+    def begin(self, contents_bytes: int = 0) -> None:
+        """Let its child be started, with memory ready for contents of so many bytes. Where that fails, who uses the
+        sandbox hears of it."""
         self._starts = True
-        self._thread = threading.Thread(target=self._start, daemon=True)
+        self._thread = threading.Thread(target=self._start, args=(contents_bytes,), daemon=True)
         self._thread.start()
 
-    def _start(self) -> None:
+    def _start(self, contents_bytes: int) -> None:
         with contextlib.suppress(Exception):
             self._sandbox.start()
+            if contents_bytes:
+                self._sandbox.reserve(contents_bytes)
         with self._lock:
             self._starts = False
             if self._closed:

@@ -14,12 +14,14 @@ of a timing run.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import mmap
 import os
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -38,6 +40,7 @@ from grader.devices import (
     Limits,
     Outcome,
     Outputs,
+    Pairs,
     Poison,
     Rows,
     Scalar,
@@ -50,6 +53,7 @@ from grader.devices.counters import Birth, CallCounters, KernelCoverage, Launch,
 from grader.devices.report_json import decode, encode
 
 SHARED_BYTES = 1 << 18  # from here on contents are shared: twice as fast as the socket; of half as much, no faster
+ROOM_BYTES = 64 << 20  # most that is kept ready for an answer
 ANSWER_BYTES = 1 << 30  # most that an answer may be beside large outputs: a timing run sends small ones every time
 ANSWERS = JUDGED + 2 * DIFFERENT  # of each output, most that a timing run sends back where it is large
 MOST_QUESTIONS = 6  # of a timing run, for each of its pairs: it may begin again, and keep no more than one answer
@@ -85,6 +89,10 @@ class Parent:
 
     def close(self) -> None:
         self._shared.close()
+
+    def reserve(self, size: int) -> None:
+        """Have memory for calls with so many bytes of contents."""
+        self._shared.reserve(size + ROOM_BYTES)
 
     def write_call(self, call: Call, undisclosed: Undisclosed | None = None) -> None:
         """``undisclosed`` answers what the child asks while it times."""
@@ -142,11 +150,30 @@ class SharedBuffer:
     def __init__(self) -> None:
         self._fd: int | None = None
         self._size = self.begin = self.end = self._unread = 0
+        self._is_lent = self._is_closed = False
+        self._lock = threading.RLock()
 
     def close(self) -> None:
+        with self._lock:
+            self._drop()
+            self._is_closed = True
+
+    def _drop(self) -> None:
         if self._fd is not None:
             os.close(self._fd)
         self._fd, self._size = None, 0
+
+    def reserve(self, size: int) -> None:
+        """Have so much memory, with all of its pages: whoever writes to new ones takes three times as long."""
+        with self._lock, contextlib.suppress(AttributeError, OSError):
+            if size > self._size and not self._is_closed:
+                self._renew(size)
+                assert self._fd is not None
+                os.posix_fallocate(self._fd, 0, size)
+
+    def _renew(self, size: int) -> None:
+        self._drop()
+        self._fd, self._size, self._is_lent = _memory(size), size, False
 
     def write_inputs(self, blobs: Sequence[Contents], reply_bytes: int) -> tuple[list[int | None], int | None]:
         """Lay out one call. Returns the place of each blob, None for one that must take the socket; and the descriptor,
@@ -154,16 +181,17 @@ class SharedBuffer:
         """
         places, self.begin = _laid_out(blobs)
         self.end, new = self.begin + reply_bytes, None
-        try:
-            if self.end > self._size:
-                self.close()
-                self._fd, self._size = _memory(self.end), self.end
-                new = self._fd
-            if self._fd is not None:
-                _write_all(self._fd, [(p, blob) for p, blob in zip(places, blobs, strict=True) if p is not None])
-        except (AttributeError, OSError):  # another system, or no memory left
-            self.close()
-            places, self.begin, self.end, new = [None] * len(blobs), 0, 0, None
+        with self._lock:
+            try:
+                if self.end > self._size:
+                    self._renew(self.end)
+                if self._fd is not None:
+                    _write_all(self._fd, [(p, blob) for p, blob in zip(places, blobs, strict=True) if p is not None])
+                if not self._is_lent and self.end:
+                    new, self._is_lent = self._fd, True
+            except (AttributeError, OSError):  # another system, or no memory left
+                self._drop()
+                places, self.begin, self.end, new = [None] * len(blobs), 0, 0, None
         self._unread = self.end - self.begin
         return places, new
 
@@ -463,7 +491,7 @@ def _decode_call(header: dict[str, Any], blobs: Iterable[Contents]) -> Call:
     watch = tuple((name, index) for name, index in header["watch"])
     timing = header["timing"]
     if timing is not None:
-        names = {name: tuple(timing[name]) for name in ("replaced", "negated")}
+        names = {name: tuple(timing[name]) for name in ("replaced", "negated", "beside")}
         timing = TimingRequest(**{**timing, **names})
     rows = _decode_rows(header["rows"]) if header["rows"] else None
     limits = Limits(**header["limits"])
@@ -477,6 +505,10 @@ def _decode_rows(found: Mapping[str, Any]) -> Rows:
     return Rows(tuple((first, last) for first, last in found["runs"]), found["axes"])
 
 
+def _decode_pairs(found: Iterable[tuple[float, float]]) -> Pairs:
+    return tuple((float(one), float(other)) for one, other in found)
+
+
 def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Outcome:
     remaining = iter(blobs)
     outputs = {name: next(remaining) for name in header["outputs"]}
@@ -486,12 +518,16 @@ def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Out
     timing = header["timing"]
     if timing is not None:
         finding = decode(Finding, timing["finding"], "the finding of a timing run") if timing["finding"] else None
-        pairs = {name: tuple((one, other) for one, other in timing[name]) for name in ("times", "noise")}
+        pairs = {name: _decode_pairs(timing[name]) for name in ("times", "noise")}
+        beside = {
+            name: (_decode_pairs(times), _decode_pairs(noise)) for name, (times, noise) in timing["beside"].items()
+        }
         clocks = tuple(timing["clocks_mhz"])
         outputs_of = {
             "answers": tuple(answers),
             "again": tuple(again),
             "unwritten": tuple(map(dict, timing["unwritten"])),
+            "beside": beside,
         }
         timing = TimingResult(**{**timing, **pairs, **outputs_of, "finding": finding, "clocks_mhz": clocks})
     findings = tuple(decode(Finding, item, "a finding") for item in header["findings"])

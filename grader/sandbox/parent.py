@@ -103,6 +103,11 @@ class Sandbox:
                 self._child.load(self._program)
         return self._child
 
+    def reserve(self, contents_bytes: int) -> None:
+        """Have memory ready for calls with so much of contents, where there is a child. For a thread."""
+        if (child := self._child) is not None:
+            child.reserve(contents_bytes)
+
     def load(self, program: Program) -> None:
         """Say which build this child, and every one that replaces it, is to run."""
         assert program.device == self._device and self._program is None
@@ -300,6 +305,9 @@ class _Child:
             guarded = None if start is None else start(*about)
             self._process: subprocess.Popen[bytes] | Guarded = guarded or _spawned(*about)
         self._say({"rehearse": [vars(each) for each in rehearsals]})
+
+    def reserve(self, contents_bytes: int) -> None:
+        self._frames.reserve(contents_bytes)
 
     def load(self, program: Program) -> None:
         self._memory_limit = program.memory_limit_bytes

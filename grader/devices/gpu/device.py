@@ -10,8 +10,10 @@ every kata pays, and every kernel that breaks its context pays again.
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Sequence
 from ctypes import c_char_p, c_void_p
+from math import inf
 from pathlib import Path
 
 from grader.devices import (
@@ -75,6 +77,7 @@ class GpuDevice:
         self._take_error.restype = self._take_launches.restype = self._take_calls.restype = c_char_p
         self._rules = LauncherRules()
         self._differ, self._reader = Differ(driver), RowReader(driver)
+        self._timed_at = -inf
         self.spent = False
 
     def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
@@ -131,7 +134,7 @@ class GpuDevice:
 
         try:
             with Timing(self._driver, request, call.buffers, undisclosed) as timing:
-                result = timing.run(launch)
+                result = timing.run(launch, time.monotonic() - self._timed_at)
         except BaselineError as error:
             return Outcome(findings=(Finding("inconclusive", str(error)),))
         except DriverError as error:
@@ -139,6 +142,7 @@ class GpuDevice:
                 raise
             self.spent = True
             return Outcome(findings=(self._broken(error.result),))
+        self._timed_at = time.monotonic()
         launches = self._launches()
         refused = self._refused()
         buffers = sorted(call.buffers, key=lambda buffer: buffer.role == "out")  # as the timing run has them

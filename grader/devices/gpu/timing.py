@@ -1,4 +1,4 @@
-"""Launcher + baseline -> pairs of times: both run in turn in one process on one stream, from a cold L2.
+"""Launcher + baselines -> pairs of times: they run in turn in one process on one stream, from a cold L2.
 
 A sample is: contents that no call got before at shifted pointers, poisoned outputs, twice the L2's size written so that
 nothing of all that is left in it, a short wait in which the host gets ahead, event, launch, event, and a copy of the
@@ -12,13 +12,29 @@ contents when it makes them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_float, c_size_t, c_uint64, c_void_p
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
 from random import Random
 
-from grader.devices import WARM_UP_S, Buffer, Finding, Outputs, Poison, Rows, TimingRequest, TimingResult, Undisclosed
+from grader.devices import (
+    BESIDE_PAIRS,
+    WARM_UP_S,
+    Buffer,
+    Finding,
+    Outputs,
+    Pairs,
+    Poison,
+    Rows,
+    TimingRequest,
+    TimingResult,
+    Undisclosed,
+)
 from grader.devices.contents import (
     DIFFERENT,
     REPLACED,
@@ -29,7 +45,7 @@ from grader.devices.contents import (
     rotation,
 )
 from grader.devices.drift import drifted
-from grader.devices.gpu.baselines import Baselines, Run
+from grader.devices.gpu.baselines import BaselineError, Baselines, Run
 from grader.devices.gpu.differ import Differ
 from grader.devices.gpu.digest import Digester
 from grader.devices.gpu.driver import Driver
@@ -38,6 +54,7 @@ from grader.devices.gpu.ptx import NEGATE, REPLACE, SPIN
 from grader.devices.gpu.rows import RowReader
 
 WARM_UP_CALLS = 10
+STILL_WARM_S, WARM_AGAIN_S = 0.3, 0.1  # since the timing run before; then its warm-up is shorter
 # A pointer of a timed call is one of so many, each as aligned as memory from the driver.
 SHIFT_BYTES, SHIFTS = 256, 256
 SPIN_CYCLES = 300_000  # some 160 us: longer than the host takes to call a launcher or torch
@@ -57,7 +74,14 @@ _CARD = {  # name -> CUdevice_attribute
 }
 
 
-_Times = list[tuple[float, float]]  # seconds of the baseline and of what ran beside it
+@dataclass(frozen=True)
+class _Timed:
+    """As in TimingResult."""
+
+    times: Pairs
+    noise: Pairs
+    beside: Mapping[str, tuple[Pairs, Pairs]]
+    clocks_mhz: tuple[int, int]
 
 
 class _Input:
@@ -185,7 +209,11 @@ class Timing:
         for event in (self._begin, self._end):
             driver.do("cuEventCreate", byref(event), 0)
         self._baselines = Baselines(driver)
-        self._baseline = self._baselines.open(request, {item.name: item.master for item in self._inputs}, buffers)
+        masters = {item.name: item.master for item in self._inputs}
+        self._baseline, self._beside = self._baselines.open(request, masters, buffers), dict[str, Run]()
+        for name in request.beside:
+            with contextlib.suppress(BaselineError):
+                self._beside[name] = self._baselines.open(replace(request, baseline=name), masters, buffers)
         self._kept = _Kept(driver, self._answered, request.pairs)
 
     def __enter__(self) -> Timing:
@@ -207,59 +235,78 @@ class Timing:
         for address in memory:
             driver.free(address)
 
-    def run(self, launch: Callable[[Sequence[int]], None]) -> TimingResult:
-        """Time both arms. ``launch`` calls the launcher with the buffers' addresses, inputs first.
+    def run(self, launch: Callable[[Sequence[int]], None], since_s: float = inf) -> TimingResult:
+        """Time all arms. ``launch`` calls the launcher with the buffers' addresses, inputs first. ``since_s`` is how
+        long ago another timing run of this process ended.
 
         Raises DriverError where a kernel broke the context.
         """
         start, calls = time.monotonic(), 0
-        while calls < WARM_UP_CALLS or time.monotonic() - start < WARM_UP_S:
-            self._baseline()
+        warm_up_s = WARM_UP_S if since_s > STILL_WARM_S else min(WARM_UP_S, WARM_AGAIN_S)
+        while calls < WARM_UP_CALLS or time.monotonic() - start < warm_up_s:
+            for baseline in (self._baseline, *self._beside.values()):
+                baseline()
             self._untimed(launch)
             calls += 1
-        noise, times, clocks = self._timed(launch)
-        if clocks[1] < (1 - COLD_CLOCK) * clocks[0] or drifted(times, clocks):
-            noise, times, clocks = self._timed(launch)
+        timed = self._timed(launch)
+        first, last = timed.clocks_mhz
+        if last < (1 - COLD_CLOCK) * first or drifted(timed.times, timed.clocks_mhz):
+            timed = self._timed(launch)
         return TimingResult(
-            times=tuple(times),
-            noise=tuple(noise),
+            **vars(timed),
             answers=tuple(self._answers),
             unwritten=tuple(self._unwritten),
             again=tuple(self._again),
             finding=self._found,
-            clocks_mhz=clocks,
             other_processes=self._monitor.other_processes(),
             card={name: self._driver.attribute(number) for name, number in _CARD.items()},
         )
 
-    def _timed(self, launch: Callable[[Sequence[int]], None]) -> tuple[_Times, _Times, tuple[int, int]]:
-        """Times of the baseline beside itself, of both arms, and the SM clock in MHz of the first and last quarter.
+    def _timed(self, launch: Callable[[Sequence[int]], None]) -> _Timed:
+        """Times of the baselines beside themselves, of all arms, and the SM clock of the first and the last quarter.
 
         A card may run for a second at its highest clock before its power makes it slower. What was timed before that
         does not count; nor does what was timed while it became faster, after the warm-up had made it slow. The quarters
-        are those of the samples of both arms, where there are some: a card that its power limits has another clock
+        are those of the samples of all arms, where there are some: a card that its power limits has another clock
         while the baseline runs alone.
         """
         for noted in (self._clocks, self._answers, self._unwritten, self._again, self._kept):
             noted.clear()
-        noise = [(self._baseline_s(), self._baseline_s()) for _ in range(self._request.noise)]
-        noise = [(second, first) if pair % 2 else (first, second) for pair, (first, second) in enumerate(noise)]
-        if self._request.pairs:
+        pairs = range(self._request.pairs)
+        noise = self._against_itself(self._baseline, self._request.noise)
+        noises = {name: self._against_itself(run, BESIDE_PAIRS) for name, run in self._beside.items()}
+        if pairs:
             self._clocks.clear()
-        times = [self._pair(launch, flipped=pair % 2 == 1) for pair in range(self._request.pairs)]
+        times, others = [], {name: list[tuple[float, float]]() for name in self._beside}
+        with_others = [nth for nth in pairs if nth % 4 < 2][
+            :BESIDE_PAIRS
+        ]  # from beginning to end, half of them flipped
+        for nth in pairs:
+            beside = self._beside if nth in with_others else {}
+            baseline, mine, *rest = self._side_by_side(launch, [*beside.values()], flipped=nth % 2 == 1)
+            times.append((baseline, mine))
+            for name, other in zip(beside, rest, strict=True):
+                others[name].append((other, mine))
         self._take_judged()
         quarter = max(1, len(self._clocks) // 4)
-        return noise, times, (_middle(self._clocks[:quarter]), _middle(self._clocks[-quarter:]))
+        clocks = _middle(self._clocks[:quarter]), _middle(self._clocks[-quarter:])
+        return _Timed(tuple(times), noise, {name: (tuple(others[name]), noises[name]) for name in others}, clocks)
 
-    def _pair(self, launch: Callable[[Sequence[int]], None], *, flipped: bool) -> tuple[float, float]:
-        """Seconds of the baseline and of the launcher, the launcher first where ``flipped``."""
-        if flipped:
-            mine = self._launcher_s(launch)
-            return self._baseline_s(), mine
-        return self._baseline_s(), self._launcher_s(launch)
+    def _against_itself(self, baseline: Run, pairs: int) -> Pairs:
+        noise = [(self._baseline_s(baseline), self._baseline_s(baseline)) for _ in range(pairs)]
+        return tuple((second, first) if nth % 2 else (first, second) for nth, (first, second) in enumerate(noise))
 
-    def _baseline_s(self) -> float:
-        return self._sample(self._baseline, lambda: None)
+    def _side_by_side(
+        self, launch: Callable[[Sequence[int]], None], beside: Sequence[Run], *, flipped: bool
+    ) -> list[float]:
+        """Seconds of the baseline, of the launcher and of the others, timed in this order, or in reverse."""
+        arms = [partial(self._baseline_s, self._baseline), partial(self._launcher_s, launch)]
+        arms += [partial(self._baseline_s, other) for other in beside]
+        seconds = [arm() for arm in (arms[::-1] if flipped else arms)]
+        return seconds[::-1] if flipped else seconds
+
+    def _baseline_s(self, baseline: Run) -> float:
+        return self._sample(baseline, lambda: None)
 
     def _launcher_s(self, launch: Callable[[Sequence[int]], None]) -> float:
         call, self._calls = self._calls, self._calls + 1
