@@ -97,7 +97,6 @@ def budget_for(device: str) -> SearchBudget:
 
 # Findings whose line may be another than the one at fault.
 REPAIRED = (Kind.LAUNCH_FAILED, Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)
-INDEXED = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.RACE)  # of them, mostly by a wrong index
 
 
 @dataclass
@@ -568,9 +567,7 @@ def _repaired(search: _Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Ve
     if verdict.kind not in REPAIRED or _costs_a_process(verdict):
         return verdict
     lab.known |= {key: True for key, known in search.tried.items() if known.kind is verdict.kind}
-    finding = verdict.finding if verdict.kind in INDEXED else None
-    near = (finding.line or 0, *finding.callers) if finding is not None else ()
-    clues = repair(lab, shape, search.sandbox.program, search.source_like, verdict.kind, near)
+    clues = repair(lab, shape, search.sandbox.program, search.source_like, verdict.kind, verdict.finding)
     return replace(verdict, clues=sorted_clues([*clues, *verdict.clues]))
 
 

@@ -14,10 +14,13 @@ Only lines that the learner wrote are changed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import islice
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,13 +37,16 @@ from grader.compile.changes import (
     without,
 )
 from grader.compile.changes import Kind as Kinds
+from grader.compile.insertions import guarded_of, missing_of, moved_of
 from grader.content.functions import constants_of
 from grader.content.skeleton import skeleton_of
-from grader.devices import Call, Outcome
+from grader.content.source_file import is_helper
+from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import Launched
 from grader.judge.case import Case, CaseKey, allowed, largest_within
 from grader.judge.lab import Lab, judged
 from grader.judge.launcher_changes import LauncherChange, launcher_changes
+from grader.judge.repair_words import Names
 from grader.sandbox.child import SandboxError
 from grader.sandbox.parent import Program, Sandbox
 from grader.verdict import Clue, Kind
@@ -50,6 +56,7 @@ LARGEST = 1 << 20  # bytes of PTX
 SECONDS = 0.8
 LAUNCHER_SECONDS = 0.4  # for changes of the launcher
 SOURCE_SECONDS = 1.5  # for code that is close to the source
+WHOLE_SECONDS = 0.7  # of these, for statements as wholes
 PAIR_SECONDS = 0.4  # for two changes at once, in either code
 FIRSTS, IMPROVED = 3, 0.75  # changes that others are tried with: how many, and what they leave of the wrong elements
 PAIR_CASES = 8  # that two changes at once must make right, at least
@@ -59,7 +66,7 @@ LEAST_SHARED, MOST_SHARED = 1 << 12, 1 << 20  # of a block, and of all, since no
 OF_SECOND_CHOICE = 0.2  # for PTX that was made in vain
 ROUNDS = 8  # times the instructions of the file's own call, that one call of changed code may take
 LEAST = 2_000
-UNKNOWN = 50_000  # of a call whose finding ended it
+UNKNOWN = 200_000  # of a call whose finding ended it
 MOST_LOST = 5_000  # that a call is taken for which does not say how many it took
 OF_OTHERS = 1_500_000  # that a call on another case may take
 LEAST_CASES = 4  # on fewer, a change is right by chance
@@ -70,6 +77,7 @@ LARGE_WORK, LARGE_INSTRUCTIONS = 20_000_000, 2_000_000  # of more cases, for a c
 CONFIRMED, CONFIRMED_SEED = 12, 100  # of these cases: how many, and the seed of the first
 LINES = 2  # that a clue names, at most
 RUNS = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)  # code that can be called
+OF_ORDER = (Kind.RACE, Kind.UNINITIALISED, Kind.DEADLOCK)  # findings that a barrier may take away
 
 
 Prepared = Callable[[Call], "Call | None"]  # a case's call -> with another number; None: that changes nothing
@@ -214,13 +222,13 @@ def repair(
     program: Program | None,
     source_like: SourceLike | None = None,
     kind: Kind = Kind.WRONG_ANSWER,
-    near: Collection[int] = (),
+    finding: Finding | None = None,
 ) -> Iterator[Clue]:
     """At most one clue; none where changes on more than LINES lines do, or the file is too large to try.
 
     First what the launcher gives the CUDA runtime is changed, then the PTX that runs, then the one that is close to the
-    source, where that fails, too; at last two places of either. ``kind`` says how the file fails, ``near`` on which
-    lines a finding is: what these get their numbers from is changed first.
+    source, where that fails, too; at last two places of either. ``kind`` says how the file fails. What the
+    lines of a finding get their numbers from is changed first.
     """
     if program is None or program.device != "sim" or program.ptx.stat().st_size > LARGEST:
         return
@@ -232,47 +240,119 @@ def repair(
         sandbox.load(program)
         text, source = (path.read_text(errors="replace") for path in (program.ptx, program.source))
         own = _own_lines(source, skeleton_of(lab.kata))
-        trial = _Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind)
+        trial = _Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind, constants=constants_of(source))
         if not trial.is_wrong(cases[0]):
             return
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
         pair: list[Change] = []
         if kind is not Kind.LAUNCH_FAILED:  # else no kernel runs
-            found += _found(trial, cases, own, (KINDS,), near)
-            if not found and source_like is not None and (ptx := source_like(_folder(folder, "close"))) is not None:
-                found, pair = _found_close(trial, ptx, source, cases, own, near)
+            files = _Files(trial, source, source_like, Path(folder))
+            of_kernels, pair = _of_kernels(files, cases, own, finding, is_found=bool(found))
+            found += of_kernels
         lines = {change.line for change in found or pair}
         if 1 <= len(lines) <= LINES:
-            words = _words(found, len(cases), "or") if found else _words(pair, len(cases), "and")
+            names = Names(source)
+            words = _words(found, len(cases), "or", names) if found else _words(pair, len(cases), "and", names)
             yield Clue("repair", words, line=lines.pop() if len(lines) == 1 else None)
 
 
-def _found_close(
-    trial: _Trial, ptx: Path, source: str, cases: Sequence[CaseKey], own: Collection[int], near: Collection[int]
-) -> tuple[list[Change | LauncherChange], list[Change]]:
-    """The changes of code that is close to the source; else two that must come together, of either code."""
-    text, constants = ptx.read_text(errors="replace"), constants_of(source)
-    seconds = SOURCE_SECONDS
-    close = _Trial(
-        trial.lab, trial.sandbox, ptx.parent, trial.name, text, trial.kind, seconds, close=True, constants=constants
-    )
-    found: list[Change | LauncherChange] = []
-    if close.is_wrong(cases[0], anyhow=True):
-        found += _found(close, cases, own, SOURCE_KINDS, near)
-    else:  # such as one whose products are in flight while its registers are stored
-        trial.seconds = close.seconds - OF_SECOND_CHOICE
-        found += _found(trial, cases, own, MORE_KINDS, near)
+@dataclass
+class _Files:
+    """The code that runs, and code that is close to its source, which is made when it is asked for."""
+
+    trial: _Trial
+    source: str
+    source_like: SourceLike | None
+    folder: Path
+
+    @cached_property
+    def close(self) -> _Trial | None:
+        ptx = self.source_like(_folder(str(self.folder), "close")) if self.source_like is not None else None
+        if ptx is None:
+            return None
+        own, text = self.trial, ptx.read_text(errors="replace")
+        constants = constants_of(self.source)
+        return _Trial(
+            own.lab, own.sandbox, ptx.parent, own.name, text, own.kind, SOURCE_SECONDS, close=True, constants=constants
+        )
+
+    def close_that_fails(self, key: CaseKey) -> _Trial | None:
+        """Not such as one whose products are in flight while its registers are stored."""
+        if self.close is not None and self._fails is None:
+            self._fails = self.close.is_wrong(key, anyhow=True)
+        return self.close if self._fails else None
+
+    _fails: bool | None = None
+
+
+def _of_kernels(
+    files: _Files, cases: Sequence[CaseKey], own: Collection[int], finding: Finding | None, *, is_found: bool
+) -> tuple[list[Change], list[Change]]:
+    """The changes of kernels that make all right, each alone, else two that must come together.
+
+    ``is_found``: one of the launcher does already, so nothing is compiled.
+    """
+    trial, failed = files.trial, cases[0]
+    near = _lines_of(finding) if finding is not None else ()
+    if trial.kind in OF_ORDER and not is_found:
+        whole = files.close_that_fails(failed) or trial
+        if found := _found_whole(whole, cases, files.source, own, finding):
+            return found, []
+    if (found := _found(trial, cases, own, (KINDS,), near)) or is_found or files.close is None:
+        return found, []
+    close = files.close_that_fails(failed)
+    if close is None:
+        trial.seconds = SOURCE_SECONDS - OF_SECOND_CHOICE
+        found = _found(trial, cases, own, MORE_KINDS, near)
+    else:
+        if trial.kind not in OF_ORDER:
+            found = _found_whole(close, cases, files.source, own, finding)
+        found = found or _found(close, cases, own, SOURCE_KINDS, near)
     if found:
         return found, []
-    return [], [*_right_pair(trial, cases)] or [*_right_pair(close, cases)]
+    return [], [*_right_pair(trial, cases)] or [*_right_pair(files.close, cases)]
+
+
+def _found_whole(
+    trial: _Trial, cases: Sequence[CaseKey], source: str, own: Collection[int], finding: Finding | None
+) -> list[Change]:
+    """After a finding: what is missing between two lines, or has the wrong place; then a line that lacks a guard."""
+    if finding is None:
+        return []
+    text, name, near = trial.text, trial.name, _lines_of(finding)
+    changes: list[Change] = []
+    if trial.kind in OF_ORDER:
+        around = {*own, *_cuts(source, skeleton_of(trial.lab.kata))}
+        deadlock = trial.kind is Kind.DEADLOCK
+        changes += moved_of(text, name, around) if deadlock else missing_of(text, name, around, near, finding.message)
+        changes.sort(key=lambda change: is_helper(source, change.line))
+    changes += guarded_of(text, name, own, near, trial.constants)
+    left, trial.seconds = trial.seconds - WHOLE_SECONDS, WHOLE_SECONDS
+    found = [*islice(_right_ones(trial, changes, cases), 1)]
+    trial.seconds += left
+    return found  # a barrier is often right in several places
+
+
+def _lines_of(finding: Finding) -> tuple[int, ...]:
+    """The lines that a finding names."""
+    named = map(int, re.findall(r"\bline (\d+)", finding.message))
+    return tuple(dict.fromkeys(line for line in (finding.line, *finding.callers, *named) if line))
 
 
 def _own_lines(text: str, skeleton: str) -> set[int]:
     """The lines that a learner wrote: none in the place of an equal line of the skeleton."""
-    lines, given = text.split("\n"), skeleton.split("\n")
-    before, after = ([" ".join(each.split()) for each in file] for file in (given, lines))
-    changed = [part for part in SequenceMatcher(None, before, after).get_opcodes() if part[0] != "equal"]
-    return {line + 1 for _, _, _, first, end in changed for line in range(first, end)}
+    return {line + 1 for first, end in _different(text, skeleton) for line in range(first, end)}
+
+
+def _cuts(text: str, skeleton: str) -> set[int]:
+    """The lines before and after those that are other than the skeleton's, or have gone."""
+    return {line for first, end in _different(text, skeleton) for line in (first, end + 1)}
+
+
+def _different(text: str, skeleton: str) -> list[tuple[int, int]]:
+    """Lines, from 0, that are other than the skeleton's, each time from one up to another."""
+    before, after = ([" ".join(each.split()) for each in file.split("\n")] for file in (skeleton, text))
+    return [part[3:] for part in SequenceMatcher(None, before, after).get_opcodes() if part[0] != "equal"]
 
 
 def _folder(parent: str, name: str) -> Path:
@@ -402,9 +482,15 @@ def _known(line: int | None) -> int:
     return line or 0
 
 
-def _words(found: Sequence[Change | LauncherChange], cases: int, joined: str) -> str:
-    """``all 9 cases that were tried are right if line 12's comparison holds where both sides are equal``"""
+def _way(change: Change | LauncherChange, names: Names) -> str:
+    if change.line is None or f"line {change.line}" in change.words:  # which says where it is
+        return change.words
+    return f"on line {change.line} {names.named(change.words, change.line)}"
+
+
+def _words(found: Sequence[Change | LauncherChange], cases: int, joined: str, names: Names) -> str:
+    """``all 9 cases that were tried are right if on line 12 `<=` is `<```"""
     first = {change.line: change for change in reversed(found)}
     chosen = found if joined == "and" else [first[line] for line in sorted(first, key=_known)]
-    ways = [f"on line {each.line} {each.words}" if each.line else each.words for each in chosen]
+    ways = [_way(each, names) for each in chosen]
     return f"all {cases} cases that were tried are right if {(', and ' if joined == 'and' else ', or if ').join(ways)}"

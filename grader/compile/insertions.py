@@ -1,0 +1,260 @@
+"""PTX -> changes of its statements as wholes: an instruction that is missing between two lines of the file, one that
+stands at another place or is too much, and a line that only some threads may execute.
+
+They are for code that is close to its source: there the statements of a line stand together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from grader.compile.changes import Change, Kernel, Statement, kernels_of, nth_of, origin_of
+
+REACH = 12  # lines of the file around those that a finding names
+MOST_GUARDED = 8  # variables that a line's guard compares
+MOST_LIMITS = 10  # that they are compared with
+MOST_LINES = 40  # before which something may be missing
+_NEEDS_OTHERS = re.compile(r"^(bar\.|barrier\.|cp\.async|fence|membar|wgmma|mbarrier|griddepcontrol)")
+_WHOLE = re.compile(r"%rd?\d+")
+_ZERO = {"%r": "mov.u32 {}, 0;", "%rd": "mov.u64 {}, 0;", "%f": "mov.f32 {}, 0f00000000;", "%rs": "mov.u16 {}, 0;"}
+_BARRIER = re.compile(r"^(bar\.sync|barrier\.sync|bar\.warp\.sync|barrier\.cluster)")
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Statements of one line of the file that follow each other."""
+
+    kernel: Kernel
+    statements: tuple[Statement, ...]
+    before: int  # the line of the run before it, 0 for the first
+    after: int  # of the one after it, 0 for the last
+
+    @property
+    def line(self) -> int:
+        return self.statements[0].line
+
+
+@dataclass(frozen=True)
+class _Gap:
+    """A place between two lines of the file, and where that is in the PTX: before or after a statement."""
+
+    line: int
+    words: str
+    numbers: tuple[tuple[int, bool], ...]  # a line of the PTX, and whether it is before that
+
+    def with_text(self, text: Sequence[str], added: str) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for number, is_before in self.numbers:
+            old = found.get(number, text[number])
+            found[number] = f"\t{added} {old.strip()}" if is_before else f"{old} {added}"
+        return found
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """An instruction: its name, what the code must have for it to be worth a call, what a finding says that lacks it."""
+
+    noun: str
+    text: str
+    needs: str
+    said: str
+    is_fence: bool = False  # which belongs to what is written before it
+
+
+_MISSING = (
+    _Missing("a `__syncthreads()`", "bar.sync 0;", "", "no barrier|no thread has written"),
+    _Missing("a `__syncwarp()`", "bar.warp.sync -1;", "", "no barrier"),
+    _Missing(
+        "a barrier of the cluster",
+        "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+        "cluster",
+        "cluster|block rank|mbarrier",
+    ),
+    _Missing("a `__threadfence()`", "membar.gl;", "atom", "atomic|fence", is_fence=True),
+    _Missing("a `fence.proxy.async`", "fence.proxy.async;", "bulk|wgmma", r"fence\.proxy", is_fence=True),
+    _Missing("a wait for all of the thread's `cp.async`", "cp.async.wait_all;", r"cp\.async\.c[ag]", r"cp\.async"),
+    _Missing(
+        "a wait for all `cp.async` and a `__syncthreads()`",
+        "cp.async.wait_all; bar.sync 0;",
+        r"cp\.async\.c[ag]",
+        r"cp\.async",
+    ),
+    _Missing("a `__threadfence()` and a `__syncthreads()`", "membar.gl; bar.sync 0;", "atom", "atomic"),
+    _Missing(
+        "a `fence.proxy.async` and a `__syncthreads()`", "fence.proxy.async; bar.sync 0;", "bulk|wgmma", r"fence\.proxy"
+    ),
+)
+_WRITES = re.compile(r"writes it on line (\d+)")
+
+
+def missing_of(ptx: str, name: str, within: Collection[int], near: Collection[int], said: str) -> list[Change]:
+    """Barriers, fences and waits that may be missing, next to a line of ``within``.
+
+    The ones around ``near`` first, and those that would end what a finding ``said``.
+    """
+    text = ptx.split("\n")
+    gaps = _nearest(_gaps(ptx, name, within), near)
+    write = int(found[1]) if (found := _WRITES.search(said)) else 0
+    behind = sorted(gaps, key=lambda gap: (gap.line <= write, gap.line))
+    changes = []
+    for each in sorted(_MISSING, key=lambda each: re.search(each.said, said) is None):
+        if re.search(each.needs, ptx) is not None:
+            for gap in behind if each.is_fence and write else gaps:
+                words = f"{each.noun} stands {gap.words}"
+                changes.append(Change(gap.line, words, gap.with_text(text, each.text)))
+    return changes
+
+
+def moved_of(ptx: str, name: str, within: Collection[int]) -> list[Change]:
+    """Barriers that stand at another place, or are left out."""
+    text = ptx.split("\n")
+    barriers: dict[int, list[Statement]] = {}
+    for kernel in kernels_of(ptx, name):
+        for one in kernel.statements:
+            if one.line in within and _BARRIER.match(one.opcode):
+                barriers.setdefault(one.line, []).append(one)
+    gaps = _gaps(ptx, name, within)
+    found = []
+    for line, statements in barriers.items():
+        removed = {one.number: "" for one in statements}
+        opcode = " ".join(text[statements[0].number].split())
+        found.append(Change(line, f"the barrier of line {line} is left out", removed))
+        for gap in _nearest(gaps, [line]):
+            if line != gap.line and not any(number in removed for number, _ in gap.numbers):
+                lines = {**removed, **gap.with_text(text, opcode)}
+                found.append(Change(line, f"the barrier of line {line} stands {gap.words} instead", lines))
+    return found
+
+
+def guarded_of(
+    ptx: str, name: str, within: Collection[int], near: Collection[int], constants: Mapping[str, int]
+) -> list[Change]:
+    """Lines that are executed only where a whole number is less than a parameter or a constant, or is 0."""
+    text = ptx.split("\n")
+    groups: dict[tuple[int, str], dict[int, str]] = {}
+    for kernel in kernels_of(ptx, name):
+        for run in _runs(kernel):
+            if run.line not in within or (near and run.line not in near):
+                continue
+            for block in _blocks(run):
+                for words, condition in _conditions(kernel, block, constants) if _may_be_skipped(block, text) else ():
+                    groups.setdefault((run.line, words), {}).update(_skipped(kernel, block, text, condition))
+    return [
+        Change(line, f"it is executed only where {words}", lines)
+        for (line, words), lines in sorted(groups.items(), key=lambda each: _rank(each[0][1]))
+    ]
+
+
+def _rank(words: str) -> int:
+    return 0 if "<" in words else 1
+
+
+def _runs(kernel: Kernel) -> list[_Run]:
+    """Of all lines that are known."""
+    parts: list[list[Statement]] = []
+    for one in kernel.statements:
+        if one.line and parts and parts[-1][0].line == one.line:
+            parts[-1].append(one)
+        elif one.line:
+            parts.append([one])
+    lines = [0, *(part[0].line for part in parts), 0]
+    return [
+        _Run(kernel, tuple(part), before, after)
+        for part, before, after in zip(parts, lines, lines[2:], strict=False)
+    ]
+
+
+def _gaps(ptx: str, name: str, within: Collection[int]) -> list[_Gap]:
+    """The places before a line that is come to from above, and those at the end of a loop."""
+    found: dict[tuple[int, str], list[tuple[int, bool]]] = {}
+    for kernel in kernels_of(ptx, name):
+        for run in _runs(kernel):
+            last = run.statements[-1]
+            if 0 < run.before < run.line and {run.before, run.line} & {*within}:
+                words = f"before line {run.line}"
+                found.setdefault((run.line, words), []).append((run.statements[0].number, True))
+            if 0 < run.after < run.line and run.line in within:
+                words = f"after line {run.line}"
+                found.setdefault((run.line, words), []).append((last.number, last.name in ("bra", "ret")))
+    return [_Gap(line, words, tuple(numbers)) for (line, words), numbers in found.items()]
+
+
+def _nearest(gaps: Sequence[_Gap], near: Collection[int]) -> list[_Gap]:
+    """The gaps by their distance from some lines, as far as they are near."""
+
+    def away(gap: _Gap) -> int:
+        return min((abs(gap.line - line) for line in near), default=0)
+
+    return sorted((gap for gap in gaps if away(gap) <= REACH), key=away)[:MOST_LINES]
+
+
+def _blocks(run: _Run) -> Iterator[list[Statement]]:
+    """The parts of a run without a branch, of statements that other threads need not execute, too."""
+    part: list[Statement] = []
+    for one in run.statements:
+        if one.name in ("bra", "ret"):
+            if part and part[-1].name not in ("setp", "not", "and", "or"):  # else its branch follows from it
+                yield part
+            part = []
+        else:
+            part.append(one)
+    if part:
+        yield part
+
+
+def _may_be_skipped(block: Sequence[Statement], text: Sequence[str]) -> bool:
+    lines = text[block[0].number : block[-1].number + 1]
+    closed = sum(line.count("{") - line.count("}") for line in lines) == 0
+    labels = any(re.match(r"\$\w+:", line) for line in lines)
+    return closed and not labels and not any(_NEEDS_OTHERS.match(one.opcode) for one in block)
+
+
+def _conditions(kernel: Kernel, block: Sequence[Statement], constants: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Words, and PTX that sets %other: whether the block is left out."""
+    limits = [(f"parameter {nth_of(each)} of the {kernel.noun}", f"ld.param.u32 %limit, [{each}];")
+              for each, opcode in kernel.parameters.items() if opcode == "ld.param.u32"]
+    limits += [(name, f"mov.u32 %limit, {value};") for name, value in constants.items() if 1 < value <= 1 << 16]
+    for register in _variables(kernel, block):
+        wide = register.startswith("%rd")
+        words = origin_of(kernel, register)
+        for limit, loaded in limits[:MOST_LIMITS]:
+            if limit == words:
+                continue
+            compared = f"setp.ge.s32 %other, {register}, %limit;"
+            if wide:
+                compared = f"cvt.s64.s32 %long, %limit; setp.ge.s64 %other, {register}, %long;"
+            yield f"{words} < {limit}", f"{loaded} {compared}"
+        if not wide:
+            yield f"{words} is 0", f"setp.ne.s32 %other, {register}, 0;"
+
+
+def _variables(kernel: Kernel, block: Sequence[Statement]) -> list[str]:
+    """Whole numbers that are known before a block: the ones that it reads, then those that were made last."""
+    first = kernel.places[block[0].number]
+    found: dict[str, None] = {}
+    read = [register for one in block for operand in one.operands for register in _WHOLE.findall(operand)]
+    made = [(places[0], register) for register, places in kernel.set_by.items() if places[0] < first]
+    for register in [*read, *(each for _, each in sorted(made, reverse=True) if _WHOLE.fullmatch(each))]:
+        if kernel.is_variable(register) and kernel.set_by[register][0] < first:
+            found.setdefault(register)
+    return [*found][:MOST_GUARDED]
+
+
+def _skipped(kernel: Kernel, block: Sequence[Statement], text: Sequence[str], condition: str) -> dict[int, str]:
+    """The block's lines with a branch around it. What it sets is 0 where it is left out."""
+    first, last = block[0].number, block[-1].number
+    inside = range(kernel.places[first], kernel.places[last] + 1)
+    zeros = "".join(
+        f"{_ZERO[register.rstrip('0123456789')].format(register)} "
+        for register, places in kernel.set_by.items()
+        if all(place in inside for place in places)
+        and register.rstrip("0123456789") in _ZERO
+        and not {one.line for one in block}.issuperset(kernel.uses.get(register, ()))
+    )
+    label = f"$other_{first}"
+    before = f"\t{{ .reg .pred %other; .reg .b32 %limit; .reg .b64 %long; {zeros}{condition} @%other bra {label}; }}"
+    changed = {first: f"{before}\n{text[first]}"}
+    changed[last] = f"{changed.get(last, text[last])}\n{label}:"
+    return changed

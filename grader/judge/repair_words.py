@@ -1,0 +1,76 @@
+"""What a change of compiled code says of registers and parameters -> the same with the names that the file has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from grader.content.functions import Code
+
+HEAD = 12  # lines of a function before its body
+_PARAMETER = re.compile(r"\bparameter (\d+) of the (?:kernel|function)\b")
+_PARAMETERS = re.compile(r"\bthe (?:kernel|function)'s parameters (\d+) and (\d+)\b")
+_RESULT = re.compile(r"\bwhat line (\d+) (?:computes|reads)\b")
+_EDGE = "the comparison gives the opposite where both sides are equal"
+_ORDER = re.compile(r"(?<![<>=!\-])(<=|>=|<|>)(?![<>=])")
+_TEMPLATE = re.compile(r"\b(?:\w+_cast|template|sizeof|\w+)<[\w:*&,\s]*>")
+_ASSIGNED = re.compile(r"(?<![\w.\]>])([A-Za-z_]\w*)\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)")
+_OTHER = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+
+
+class Names:
+    """The names of a file, and its lines."""
+
+    def __init__(self, text: str) -> None:
+        self.code = Code(text)
+
+    def named(self, words: str, line: int) -> str:
+        """What a change on a line says."""
+        words = _PARAMETERS.sub(lambda found: self._parameters(found, line), words)
+        words = _PARAMETER.sub(lambda found: self._parameter(found, line), words)
+        words = _RESULT.sub(lambda found: self._result(found, line), words)
+        words = words.replace("a number that it uses is ", "it uses ").replace(_EDGE, self._edge(line))
+        return words
+
+    def kernel_parameter(self, kernel: str, nth: int) -> str:
+        """The name of a kernel's parameter, from 0; empty where it is not known."""
+        found = {each.parameters for each in self.code.functions if each.is_kernel and each.name == kernel}
+        parameters = found.pop() if len(found) == 1 else ()
+        return parameters[nth].name if nth < len(parameters) else ""
+
+    def _line(self, line: int) -> str:
+        begin, end = self.code.line_span(line)
+        return self.code.text[begin:end]
+
+    def _name_of(self, line: int, nth: int) -> str:
+        function = self.code.function_at(line)
+        if function is None:  # the first line of a head of several
+            start, _ = self.code.line_span(line)
+            later = [each for each in self.code.functions if start <= each.begin]
+            function = later[0] if later and self.code.line_at(later[0].begin) - line <= HEAD else None
+        return function.parameters[nth - 1].name if function and 0 < nth <= len(function.parameters) else ""
+
+    def _parameter(self, found: re.Match[str], line: int) -> str:
+        name = self._name_of(line, int(found[1]))
+        return f"`{name}`" if name else found[0]
+
+    def _parameters(self, found: re.Match[str], line: int) -> str:
+        names = [self._name_of(line, int(each)) for each in found.groups()]
+        return f"the parameters `{names[0]}` and `{names[1]}`" if all(names) else found[0]
+
+    def _result(self, found: re.Match[str], line: int) -> str:
+        """The variable that the other line sets, if it sets one alone."""
+        other = int(found[1])
+        names = _set_by(self._line(other))
+        if len(names) != 1:
+            return found[0]
+        return f"`{names.pop()}`" if other == line else f"`{names.pop()}` (line {other})"
+
+    def _edge(self, line: int) -> str:
+        """The comparison of a line that has one, as the file must write it."""
+        found = _ORDER.findall(_TEMPLATE.sub("", self._line(line)))
+        return f"`{found[0]}` is `{_OTHER[found[0]]}`" if len(found) == 1 else _EDGE
+
+
+def _set_by(text: str) -> Collection[str]:
+    return set(_ASSIGNED.findall(text))
