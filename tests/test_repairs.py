@@ -11,8 +11,10 @@ import pytest
 from facts import has
 
 from grader.compile.changes import SOURCE_KINDS, changes_of, lines_behind, parameter_types, without
+from grader.compile.insertions import guarded_of, missing_of, moved_of
 from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
+from grader.judge.repair_words import Names
 from grader.verdict import Kind, Verdict
 
 pytestmark = passed_before.REPOSITORY
@@ -151,6 +153,112 @@ def test_kernels_that_are_not_launched_are_left_out() -> None:
     assert not list(without(SOURCE_LIKE, [True]))
 
 
+# Wrappers of one instruction, inlined into the lines that call them.
+WRAPPERS = """
+.file 1 "/a/kata.cu"
+.visible .entry w(
+	.param .u32 w_param_0
+)
+{
+	.loc 1 10 0
+	ld.param.u32 	%r1, [w_param_0];
+	.loc 1 3 5, function_name $L__info_string0, inlined_at 1 11 9
+	cp.async.wait_group 1;
+	.loc 1 4 5, function_name $L__info_string1, inlined_at 1 12 9
+	mbarrier.try_wait.parity.shared::cta.b64 p, [%r2], %r1;
+	.loc 1 5 5, function_name $L__info_string2, inlined_at 1 13 9
+	mbarrier.init.shared::cta.b64 [%r2], 1;
+	.loc 1 14 9
+	shfl.sync.bfly.b32 	%r3|%p1, %r1, 16, 31, 65535;
+	.loc 1 15 9
+	and.b32  	%r4, %r3, 7;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "text"),
+    [
+        (11, "the wait leaves 0 groups in flight, not 1", "cp.async.wait_group 0;"),
+        (12, "the wait is for the phase of the other parity", "xor.b32 %other, %r1, 1;"),
+        (13, "a phase needs 256 arrivals, not 1", "mbarrier.init.shared::cta.b64 [%r2], 256;"),
+        (14, "the mask names all 32 lanes", "shfl.sync.bfly.b32 %r3|%p1, %r1, 16, 31, -1;"),
+        (15, "the constant is 15 in place of 7", "and.b32 %r4, %r3, 15;"),
+    ],
+)
+def test_what_lanes_and_copies_wait_for_changes(line: int, words: str, text: str) -> None:
+    """A wrapper's instruction belongs to the line that calls it, where the learner did not write the wrapper."""
+    changes = changes_of(WRAPPERS, "kata.cu", within={*range(10, 16)}, constants={"THREADS": 256})
+    found = [change for change in changes if change.line == line and change.words == words]
+    assert len(found) == 1
+    assert any(text in changed for changed in found[0].lines.values())
+
+
+WHOLE = """
+.file 1 "/a/kata.cu"
+.visible .entry s(
+	.param .u64 s_param_0,
+	.param .u32 s_param_1
+)
+{
+	.loc 1 2 0
+	ld.param.u64 	%rd1, [s_param_0];
+	ld.param.u32 	%r1, [s_param_1];
+	.loc 1 3 9
+	mov.u32 	%r2, %tid.x;
+	.loc 1 4 9
+	st.shared.u32 	[%rd1], %r2;
+	.loc 1 5 9
+	bar.sync 	0;
+	.loc 1 6 9
+	ld.shared.u32 	%r3, [%rd1+4];
+	add.s32 	%r4, %r3, %r2;
+	.loc 1 7 9
+	st.global.u32 	[%rd1], %r4;
+}
+"""
+
+
+def test_a_barrier_is_put_between_two_lines() -> None:
+    said = "thread (0,0,0) writes it on line 4, thread (1,0,0) reads it on line 6, with no barrier between"
+    first = missing_of(WHOLE, "kata.cu", {6}, [6, 4], said)[0]
+    assert first.words == "a `__syncthreads()` stands before line 6"
+    assert [text.split() for text in first.lines.values()] == [
+        ["bar.sync", "0;", "ld.shared.u32", "%r3,", "[%rd1+4];"]
+    ]
+    assert not missing_of(WHOLE, "kata.cu", {90}, [6, 4], said)
+
+
+def test_a_barrier_is_put_elsewhere() -> None:
+    words = {change.words for change in moved_of(WHOLE, "kata.cu", {4, 5, 6})}
+    assert {"the barrier of line 5 is left out", "the barrier of line 5 stands before line 4 instead"} <= words
+
+
+def test_a_line_gets_a_guard_and_what_it_sets_is_0_without() -> None:
+    [change] = [
+        each
+        for each in guarded_of(WHOLE, "kata.cu", {6}, [6], {})
+        if each.words == "it is executed only where what line 3 computes < parameter 2 of the kernel"
+    ]
+    text = "\n".join(change.lines.values())
+    assert "setp.ge.s32 %other, %r2, %limit; @%other bra $other_" in text
+    assert "mov.u32 %r4, 0;" in text  # line 7 uses it
+    assert "mov.u32 %r3, 0;" not in text
+
+
+def test_words_have_the_names_of_the_file() -> None:
+    names = Names(
+        "__global__ void s(int* x,\n                  int n) {\n    const int i = threadIdx.x;\n"
+        "    if (i <= n) x[i] =\n        i;\n}\n"
+    )
+    edge = "the comparison gives the opposite where both sides are equal"
+    assert names.named(edge, 4) == "`<=` is `<`"
+    assert names.named("parameter 2 of the kernel", 1) == names.named("parameter 2 of the kernel", 4) == "`n`"
+    assert names.named("a number that it uses is what line 3 computes", 4) == "it uses `i` (line 3)"
+    assert names.named("what line 6 computes", 4) == "what line 6 computes"
+    assert names.named("a barrier stands before line 5", 5) == "a barrier stands before line 4"
+
+
 def wrong(name: str, right: str, by: str, tmp_path: Path, kind: Kind = Kind.WRONG_ANSWER) -> tuple[Verdict, int]:
     """The verdict on a solution with one mistake, and the line of that."""
     kata = CATALOG.katas[name]
@@ -255,6 +363,36 @@ def test_what_the_launcher_gives_is_named(name: str, right: str, by: str, facts:
     kind = Kind.OUT_OF_BOUNDS if name == "scale_f32" else Kind.WRONG_ANSWER
     verdict, _ = wrong(name, right, by, tmp_path, kind)
     assert has(of_repair(verdict), *facts)
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "by", "kind", "facts"),
+    [
+        ("reduce_shuffle_f32", "    __syncthreads();\n", "", Kind.RACE, ["`__syncthreads()`", "before line"]),
+        (
+            "scan_block_brent_i32",
+            "if (i < cols) sums_smem[padded(i)] += sums_smem[padded(i - offset)];\n    }\n    // END TODO(2)",
+            "sums_smem[padded(i)] += sums_smem[padded(i - offset)];\n    }\n    // END TODO(2)",
+            Kind.UNINITIALISED,
+            ["executed only where `i`", "< `cols`"],
+        ),
+        (
+            "reduce_sequential_f32",
+            "        if (tid < offset) partial_smem[tid] += partial_smem[tid + offset];\n"
+            "        // The next step reads what this one wrote.\n        __syncthreads();\n",
+            "        if (tid < offset) {\n            partial_smem[tid] += partial_smem[tid + offset];\n"
+            "            __syncthreads();\n        }\n",
+            Kind.DEADLOCK,
+            ["the barrier of line", "instead"],
+        ),
+        ("warp_reduce_sum_f32", "FULL_MASK = 0xffffffff", "FULL_MASK = 0xffff", Kind.DEADLOCK, ["all 32 lanes"]),
+    ],
+)
+def test_what_is_missing_or_stands_elsewhere_is_named(
+    name: str, right: str, by: str, kind: Kind, facts: list[str], tmp_path: Path
+) -> None:
+    verdict, _ = wrong(name, right, by, tmp_path, kind)
+    assert has(of_repair(verdict), "cases that were tried are right if", *facts)
 
 
 def test_a_number_of_a_tensor_map_is_named(tmp_path: Path) -> None:

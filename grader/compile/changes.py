@@ -33,6 +33,7 @@ _STATEMENT = re.compile(r"^(\s*\{?\s*)(@!?%p\d+\s+)?([a-z][\w.:]*)(\s+)(.*);\s*$
 _KERNEL = re.compile(r"^\s*(?:\.\w+\s+)*\.(entry|func)\b")
 _REGISTER = re.compile(r"%[a-z]+\d+")
 _PARAMETER = re.compile(r"\[\w+_param_(\d+)(\+\d+)?\]")
+_DECLARED = re.compile(r"^\s*\.param\s+\.[bus]32\s+(\w+_param_\d+)\b")
 _SLOT = re.compile(r"\[%SP\+(\d+)\]")
 _ADDRESS = re.compile(r"\[(%[a-z]+\d+)(?:\+(-?\d+))?\]")
 _OF_INDICES = ("mov", "shr", "and", "add", "sub", "mad", "mul", "shl")
@@ -123,6 +124,7 @@ class Kernel:
     uses: dict[str, set[int]] = field(default_factory=dict)  # register -> the lines that read it
     moved: dict[str, set[str]] = field(default_factory=dict)  # register -> where its number is moved
     parameters: dict[str, str] = field(default_factory=dict)  # parameter -> the type of its load
+    declared: list[str] = field(default_factory=list)  # parameters of 32 bits, those too that nothing loads
     used: dict[str, int] = field(default_factory=dict)  # register -> the first line that reads it
     places: dict[int, int] = field(default_factory=dict)  # line of the PTX -> the statement's place among all
     variables: dict[str, bool] = field(default_factory=dict)  # see is_variable
@@ -258,6 +260,8 @@ def kernels_of(ptx: str, name: str) -> Iterator[Kernel]:
             lines.go_to(location)
             if kernel is not None:
                 kernel.begin = kernel.begin or lines.now
+        elif kernel is not None and not kernel.statements and (declared := _DECLARED.match(text)):
+            kernel.declared.append(declared[1])
         elif kernel is not None and (match := _STATEMENT.match(text)):
             operands = tuple(_split(match[5]))
             kernel.add(Statement(number, lines.now, match[1], match[2] or "", match[3], operands, lines.caller))
@@ -887,6 +891,22 @@ def _ones_of_arguments(_: Kernel, one: Statement) -> Found:
             yield f"an argument is 1 {words}#{one.opcode} {one.phase} {nth}", changed
 
 
+def _sums_of_arguments(kernel: Kernel, one: Statement) -> Found:
+    """A whole number that the line or one around it has is added to an argument of a function."""
+    if not one.opcode.startswith(("st.param.b32", "st.param.u32", "st.param.b64", "st.param.u64")):
+        return
+    for nth, (place, own, operand) in enumerate(_uses(one)):
+        kind = _kind_of(own)
+        if kind not in ("%r", "%rd"):
+            continue
+        bits = "64" if kind == "%rd" else "32"
+        for near in _near(kernel, one, own, 3, 4):
+            before = f"{one.indent}{{ .reg .b{bits} %other; add.s{bits} %other, {own}, {near.register};"
+            words = f"{origin_of(kernel, near.register)} is added to an argument"
+            key = f"{one.opcode} {one.phase} {nth} {near.steps} {near.place}"
+            yield f"{words}#{key}", f"{before} {one.with_operand(place, operand('%other')).strip()} }}"
+
+
 def _rounded_up(_: Kernel, one: Statement) -> Found:
     """A quotient that is rounded up."""
     if one.name != "div" or (match := re.search(r"\.([su])(32|64)$", one.opcode)) is None:
@@ -1053,6 +1073,7 @@ KINDS = (
     _order,
     _parameters,
     _operators,
+    _integers,
     _limits,
     _axes,
     _sizes,
@@ -1067,7 +1088,6 @@ KINDS = (
     _floats,
     _guards,
     _operands,
-    _integers,
 )
 # For code that is close to its source: there an operand is what the file says, and nothing is merged or unrolled. In
 # steps, of which each is tried only if those before found nothing.
@@ -1075,19 +1095,19 @@ SOURCE_KINDS = (
     (
         _edges,
         _ones,
-        _quotients,
-        _rounded_up,
-        _ones_of_arguments,
-        _shuffles,
-        _swapped,
-        _slots(1, 3),
-        _others(0, 4),
         _integers,
+        _ones_of_arguments,
+        _rounded_up,
+        _swapped,
+        _others(0, 4),
+        _quotients,
+        _shuffles,
+        _slots(1, 3),
         _numbers(_more),
         _numbers(_operators),
         _others(1, 3),
     ),
-    (_order, _factors, _functions, _bounded, _others(4, 4), _arguments, _slots(4, 4), _sizes, _exchanged),
+    (_order, _factors, _sums_of_arguments, _functions, _bounded, _others(4, 4), _arguments, _slots(4, 4), _sizes, _exchanged),
     (
         _constants,
         _numbers(_scaled),

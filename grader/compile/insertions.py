@@ -19,6 +19,7 @@ MOST_LINES = 40  # before which something may be missing
 _NEEDS_OTHERS = re.compile(r"^(bar\.|barrier\.|cp\.async|fence|membar|wgmma|mbarrier|griddepcontrol)")
 _WHOLE = re.compile(r"%rd?\d+")
 _ZERO = {"%r": "mov.u32 {}, 0;", "%rd": "mov.u64 {}, 0;", "%f": "mov.f32 {}, 0f00000000;", "%rs": "mov.u16 {}, 0;"}
+_ACCESSES = ("ld", "st", "atom", "red", "call", "ldmatrix", "stmatrix")
 _BARRIER = re.compile(r"^(bar\.sync|barrier\.sync|bar\.warp\.sync|barrier\.cluster)")
 
 
@@ -104,7 +105,20 @@ def missing_of(ptx: str, name: str, within: Collection[int], near: Collection[in
             for gap in behind if each.is_fence and write else gaps:
                 words = f"{each.noun} stands {gap.words}"
                 changes.append(Change(gap.line, words, gap.with_text(text, each.text)))
-    return changes
+    return [*_fenced(ptx, name, within), *changes] if "atomic" in said else changes
+
+
+def _fenced(ptx: str, name: str, within: Collection[int]) -> list[Change]:
+    """A fence on both sides of an atomic: what a block wrote before it, and what others wrote before theirs."""
+    text = ptx.split("\n")
+    found: dict[int, dict[int, str]] = {}
+    for kernel in kernels_of(ptx, name):
+        for run in _runs(kernel):
+            first, last = run.statements[0].number, run.statements[-1].number
+            if run.line in within and any("atom" in line for line in text[first : last + 1]):
+                gap = _Gap(run.line, "", ((first, True), (last, run.statements[-1].name == "bra")))
+                found.setdefault(run.line, {}).update(gap.with_text(text, "membar.gl;"))
+    return [Change(line, "a `__threadfence()` stands before it and another after it", lines) for line, lines in found.items()]
 
 
 def moved_of(ptx: str, name: str, within: Collection[int]) -> list[Change]:
@@ -139,16 +153,25 @@ def guarded_of(
             if run.line not in within or (near and run.line not in near):
                 continue
             for block in _blocks(run):
-                for words, condition in _conditions(kernel, block, constants) if _may_be_skipped(block, text) else ():
+                if not _may_be_skipped(block, text):
+                    continue
+                for words, condition in _conditions(kernel, block, constants):
                     groups.setdefault((run.line, words), {}).update(_skipped(kernel, block, text, condition))
+                for nth, one in enumerate(block[:-1], 1):  # a sum may be what is too large
+                    if one.name == "add" and _WHOLE.fullmatch(one.operands[0]) and not _is_address(kernel, one):
+                        for words, condition in _compared(kernel, one.operands[0], "a sum that it computes", constants):
+                            lines = _skipped(kernel, block[nth:], text, condition)
+                            groups.setdefault((run.line, f"{words}#{nth}"), {}).update(lines)
     return [
-        Change(line, f"it is executed only where {words}", lines)
+        Change(line, f"it is executed only where {words.partition('#')[0]}", lines)
         for (line, words), lines in sorted(groups.items(), key=lambda each: _rank(each[0][1]))
     ]
 
 
 def _rank(words: str) -> int:
-    return 0 if "<" in words else 1
+    """Parameters are the likeliest limits, then 0."""
+    limit = words.partition("<")[2]
+    return 0 if "parameter" in limit else 1 if not limit else 2
 
 
 def _runs(kernel: Kernel) -> list[_Run]:
@@ -204,30 +227,57 @@ def _blocks(run: _Run) -> Iterator[list[Statement]]:
         yield part
 
 
+def _end(block: Sequence[Statement], text: Sequence[str]) -> int:
+    """Its last line, with the braces that are closed there: those of a call."""
+    last = block[-1].number
+    while text[last + 1].lstrip().startswith("} //"):
+        last += 1
+    return last
+
+
 def _may_be_skipped(block: Sequence[Statement], text: Sequence[str]) -> bool:
-    lines = text[block[0].number : block[-1].number + 1]
+    lines = text[block[0].number : _end(block, text) + 1]
     closed = sum(line.count("{") - line.count("}") for line in lines) == 0
     labels = any(re.match(r"\$\w+:", line) for line in lines)
-    return closed and not labels and not any(_NEEDS_OTHERS.match(one.opcode) for one in block)
+    accesses = any(one.name in _ACCESSES and "param" not in one.opcode for one in block)
+    return closed and accesses and not labels and not any(_NEEDS_OTHERS.match(one.opcode) for one in block)
+
+
+def _is_address(kernel: Kernel, one: Statement) -> bool:
+    """Whether an offset in bytes is added."""
+    made = [kernel.statements[place] for each in one.operands[1:] for place in kernel.set_by.get(each, ())]
+    return any(each.name == "shl" or ".wide" in each.opcode for each in made)
 
 
 def _conditions(kernel: Kernel, block: Sequence[Statement], constants: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """Words, and PTX that sets %other: whether the block is left out."""
-    limits = [(f"parameter {nth_of(each)} of the {kernel.noun}", f"ld.param.u32 %limit, [{each}];")
-              for each, opcode in kernel.parameters.items() if opcode == "ld.param.u32"]
-    limits += [(name, f"mov.u32 %limit, {value};") for name, value in constants.items() if 1 < value <= 1 << 16]
     for register in _variables(kernel, block):
-        wide = register.startswith("%rd")
         words = origin_of(kernel, register)
-        for limit, loaded in limits[:MOST_LIMITS]:
-            if limit == words:
-                continue
+        yield from _compared(kernel, register, words, constants)
+        if register.startswith("%r") and not register.startswith("%rd"):
+            yield f"{words} is 0", f"setp.ne.s32 %other, {register}, 0;"
+
+
+def _compared(kernel: Kernel, register: str, words: str, constants: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """The same, for a whole number and each limit that it may have."""
+    limits = [
+        (f"parameter {nth_of(each)} of the {kernel.noun}", f"ld.param.u32 %limit, [{each}];")
+        for each in kernel.declared
+        if kernel.parameters.get(each, "ld.param.u32") == "ld.param.u32"
+    ]
+    limits += [(name, f"mov.u32 %limit, {value};") for name, value in constants.items() if 1 < value <= 1 << 16]
+    for limit, loaded in limits[:MOST_LIMITS]:
+        if limit != words:
             compared = f"setp.ge.s32 %other, {register}, %limit;"
-            if wide:
+            if register.startswith("%rd"):
                 compared = f"cvt.s64.s32 %long, %limit; setp.ge.s64 %other, {register}, %long;"
             yield f"{words} < {limit}", f"{loaded} {compared}"
-        if not wide:
-            yield f"{words} is 0", f"setp.ne.s32 %other, {register}, 0;"
+
+
+def _is_pointer(kernel: Kernel, register: str) -> bool:
+    """Whether a parameter of 64 bits is loaded into it, or an address is made there."""
+    made = [kernel.statements[place] for place in kernel.set_by[register]]
+    return any(one.opcode in ("ld.param.u64", "cvta.to.global.u64") or _is_address(kernel, one) for one in made)
 
 
 def _variables(kernel: Kernel, block: Sequence[Statement]) -> list[str]:
@@ -237,15 +287,16 @@ def _variables(kernel: Kernel, block: Sequence[Statement]) -> list[str]:
     read = [register for one in block for operand in one.operands for register in _WHOLE.findall(operand)]
     made = [(places[0], register) for register, places in kernel.set_by.items() if places[0] < first]
     for register in [*read, *(each for _, each in sorted(made, reverse=True) if _WHOLE.fullmatch(each))]:
-        if kernel.is_variable(register) and kernel.set_by[register][0] < first:
+        is_known = register in kernel.set_by and kernel.set_by[register][0] < first
+        if is_known and (register in read or kernel.is_variable(register)) and not _is_pointer(kernel, register):
             found.setdefault(register)
     return [*found][:MOST_GUARDED]
 
 
 def _skipped(kernel: Kernel, block: Sequence[Statement], text: Sequence[str], condition: str) -> dict[int, str]:
     """The block's lines with a branch around it. What it sets is 0 where it is left out."""
-    first, last = block[0].number, block[-1].number
-    inside = range(kernel.places[first], kernel.places[last] + 1)
+    first, last = block[0].number, _end(block, text)
+    inside = range(kernel.places[first], kernel.places[block[-1].number] + 1)
     zeros = "".join(
         f"{_ZERO[register.rstrip('0123456789')].format(register)} "
         for register, places in kernel.set_by.items()

@@ -11,10 +11,12 @@ HEAD = 12  # lines of a function before its body
 _PARAMETER = re.compile(r"\bparameter (\d+) of the (?:kernel|function)\b")
 _PARAMETERS = re.compile(r"\bthe (?:kernel|function)'s parameters (\d+) and (\d+)\b")
 _RESULT = re.compile(r"\bwhat line (\d+) (?:computes|reads)\b")
+_BEFORE = re.compile(r"\bbefore line (\d+)\b")
 _EDGE = "the comparison gives the opposite where both sides are equal"
 _ORDER = re.compile(r"(?<![<>=!\-])(<=|>=|<|>)(?![<>=])")
 _TEMPLATE = re.compile(r"\b(?:\w+_cast|template|sizeof|\w+)<[\w:*&,\s]*>")
 _ASSIGNED = re.compile(r"(?<![\w.\]>])([A-Za-z_]\w*)\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)")
+_GOES_ON = tuple(",(+-*/%&|=?<")
 _OTHER = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 
 
@@ -29,6 +31,7 @@ class Names:
         words = _PARAMETERS.sub(lambda found: self._parameters(found, line), words)
         words = _PARAMETER.sub(lambda found: self._parameter(found, line), words)
         words = _RESULT.sub(lambda found: self._result(found, line), words)
+        words = _BEFORE.sub(lambda found: f"before line {self.statement(int(found[1]))}", words)
         words = words.replace("a number that it uses is ", "it uses ").replace(_EDGE, self._edge(line))
         return words
 
@@ -37,6 +40,12 @@ class Names:
         found = {each.parameters for each in self.code.functions if each.is_kernel and each.name == kernel}
         parameters = found.pop() if len(found) == 1 else ()
         return parameters[nth].name if nth < len(parameters) else ""
+
+    def statement(self, line: int) -> int:
+        """The first line of the statement that a line goes on with."""
+        while line > 1 and self._line(line - 1).rstrip().endswith(_GOES_ON):
+            line -= 1
+        return line
 
     def _line(self, line: int) -> str:
         begin, end = self.code.line_span(line)

@@ -56,6 +56,7 @@ LARGEST = 1 << 20  # bytes of PTX
 SECONDS = 0.8
 LAUNCHER_SECONDS = 0.4  # for changes of the launcher
 SOURCE_SECONDS = 1.5  # for code that is close to the source
+MOST_OF_WHOLE = 800_000  # instructions that a call may take for them; else the optimised code is changed
 WHOLE_SECONDS = 0.7  # of these, for statements as wholes
 PAIR_SECONDS = 0.4  # for two changes at once, in either code
 FIRSTS, IMPROVED = 3, 0.75  # changes that others are tried with: how many, and what they leave of the wrong elements
@@ -100,6 +101,7 @@ class _Trial:
     limit: int = 0  # of the instructions that a call on the failing case may take
     reached: frozenset[int] = frozenset()  # lines that the failing case comes to
     unreached: frozenset[int] = frozenset()  # and that it does not
+    suspected: frozenset[int] = frozenset()  # of those that it comes to: where one that is right does not
     dropped: frozenset[int] = frozenset()  # lines of the PTX: of the kernels that it does not launch
     calls: dict[CaseKey, tuple[Case, Call]] = field(default_factory=dict)
     close: bool = False  # to the source
@@ -147,7 +149,7 @@ class _Trial:
         self.of_call = OF_CALL + OF_SHARED_BYTE * min(blocks, MOST_SHARED)
         self.reached = _reached(outcome)
         self.unreached = frozenset(seen - self.reached)
-        launched = [kernel.launched for kernel in outcome.coverage]
+        launched = [kernel.launched or bool(outcome.findings) for kernel in outcome.coverage]  # it ends the call
         self.dropped = frozenset(without(self.text, launched))
         names = [kernel.kernel for kernel in outcome.coverage]
         if len(names) == len(types := parameter_types(self.text)):
@@ -160,6 +162,15 @@ class _Trial:
             return self.kind in kinds or (anyhow and not kinds.isdisjoint(RUNS))
         self.wrong = judged(case, outcome).wrong_count
         return (anyhow or self.kind is Kind.WRONG_ANSWER) and self.wrong > 0
+
+    def suspect(self, right: CaseKey) -> None:
+        """Note the lines that a case which is right does not come to."""
+        ptx = self.write(self.text.split("\n"))
+        _, outcome = self.call(right, ptx, coverage=True, limits=replace(self.lab.limits, instructions=OF_OTHERS))
+        ptx.unlink()
+        self.seconds -= self.of_call + OF_INSTRUCTION * outcome.executed
+        if not outcome.findings:
+            self.suspected = self.reached - _reached(outcome)
 
     def is_right(self, key: CaseKey, ptx: Path | None, limit: int, prepared: Prepared | None = None) -> bool:
         case, outcome = self.call(key, ptx, prepared, limits=replace(self.lab.limits, instructions=limit))
@@ -247,6 +258,8 @@ def repair(
         pair: list[Change] = []
         if kind is not Kind.LAUNCH_FAILED:  # else no kernel runs
             files = _Files(trial, source, source_like, Path(folder))
+            if kind is Kind.WRONG_ANSWER and (right := _cheapest_right(lab, cases)) is not None and not found:
+                trial.suspect(right)
             of_kernels, pair = _of_kernels(files, cases, own, finding, is_found=bool(found))
             found += of_kernels
         lines = {change.line for change in found or pair}
@@ -273,13 +286,24 @@ class _Files:
         own, text = self.trial, ptx.read_text(errors="replace")
         constants = constants_of(self.source)
         return _Trial(
-            own.lab, own.sandbox, ptx.parent, own.name, text, own.kind, SOURCE_SECONDS, close=True, constants=constants
+            own.lab,
+            own.sandbox,
+            ptx.parent,
+            own.name,
+            text,
+            own.kind,
+            SOURCE_SECONDS,
+            close=True,
+            constants=constants,
+            suspected=own.suspected,
         )
 
-    def close_that_fails(self, key: CaseKey) -> _Trial | None:
-        """Not such as one whose products are in flight while its registers are stored."""
+    def close_that_fails(self, key: CaseKey, near: Collection[int]) -> _Trial | None:
+        """Not such as one whose products are in flight while its registers are stored, or that ends before the lines of
+        the finding."""
         if self.close is not None and self._fails is None:
-            self._fails = self.close.is_wrong(key, anyhow=True)
+            fails = self.close.is_wrong(key, anyhow=True)
+            self._fails = fails and (not near or not self.close.reached.isdisjoint(near))
         return self.close if self._fails else None
 
     _fails: bool | None = None
@@ -295,18 +319,21 @@ def _of_kernels(
     trial, failed = files.trial, cases[0]
     near = _lines_of(finding) if finding is not None else ()
     if trial.kind in OF_ORDER and not is_found:
-        whole = files.close_that_fails(failed) or trial
+        whole = files.close_that_fails(failed, near) or trial
         if found := _found_whole(whole, cases, files.source, own, finding):
             return found, []
     if (found := _found(trial, cases, own, (KINDS,), near)) or is_found or files.close is None:
         return found, []
-    close = files.close_that_fails(failed)
+    close = files.close_that_fails(failed, near)
     if close is None:
         trial.seconds = SOURCE_SECONDS - OF_SECOND_CHOICE
-        found = _found(trial, cases, own, MORE_KINDS, near)
+        if trial.kind not in OF_ORDER:
+            found = _found_whole(trial, cases, files.source, own, finding)
+        found = found or _found(trial, cases, own, MORE_KINDS, near)
     else:
         if trial.kind not in OF_ORDER:
-            found = _found_whole(close, cases, files.source, own, finding)
+            whole = close if close.limit <= MOST_OF_WHOLE else trial
+            found = _found_whole(whole, cases, files.source, own, finding)
         found = found or _found(close, cases, own, SOURCE_KINDS, near)
     if found:
         return found, []
@@ -372,7 +399,8 @@ def _found(
     first = lines_behind(trial.text, trial.name, near) if near else frozenset[int]()
     for kinds in steps:
         changes = sorted(
-            changes_of(trial.text, trial.name, kinds, own, trial.constants), key=lambda change: change.line not in first
+            changes_of(trial.text, trial.name, kinds, own, trial.constants),
+            key=lambda change: change.line not in first and change.line not in trial.suspected,
         )
         if found := list(_right_ones(trial, changes, cases)):
             return found
@@ -395,7 +423,14 @@ def _cases(lab: Lab, failed: CaseKey) -> list[CaseKey]:
     for sizes in lab.spec.named_sizes:  # few are known after a finding
         if len(found) < WRONG + RIGHT and allowed(lab.kata, sizes) and lab.spec.work(sizes) <= WORK:
             named.append(CaseKey.of(lab.spec, sizes, lab.spec.values[len(named) % len(lab.spec.values)].name, 1))
-    return [*dict.fromkeys([*found, *named])][: 2 * (WRONG + RIGHT)]
+    keys = [*dict.fromkeys([*found, *named])][: 2 * (WRONG + RIGHT)]
+    return [failed, *sorted(keys[1:], key=lambda key: lab.spec.work(dict(key.sizes)))]  # a small one tells sooner
+
+
+def _cheapest_right(lab: Lab, cases: Sequence[CaseKey]) -> CaseKey | None:
+    """Of the cases that pass, the one with least work."""
+    right = [key for key in cases if lab.known.get(key) is False]
+    return min(right, key=lambda key: lab.spec.work(dict(key.sizes)), default=None)
 
 
 def _of_other_sizes(keys: Iterable[CaseKey]) -> list[CaseKey]:
@@ -483,8 +518,10 @@ def _known(line: int | None) -> int:
 
 
 def _way(change: Change | LauncherChange, names: Names) -> str:
-    if change.line is None or f"line {change.line}" in change.words:  # which says where it is
+    if change.line is None:
         return change.words
+    if re.search(rf"\b(before|after|of) line {change.line}\b", change.words):  # which says where it is
+        return names.named(change.words, change.line)
     return f"on line {change.line} {names.named(change.words, change.line)}"
 
 
