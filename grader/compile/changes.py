@@ -373,7 +373,8 @@ def _integers(kernel: Kernel, one: Statement) -> Found:
             if value > SHORT_STEP or not kernel.is_step(one):
                 yield "every step or factor is half as large", one.with_operand(place, str(value // 2))
             yield "every step or factor is twice as large", one.with_operand(place, str(2 * value))
-        others = [value + 1, value - 1] if abs(value) <= MOST_OFF_BY_ONE else []
+        near_power = any(each > MOST_OFF_BY_ONE and each & (each - 1) == 0 for each in (value + 1, value - 1))
+        others = [value + 1, value - 1] if abs(value) <= MOST_OFF_BY_ONE or near_power else []
         if one.name in ("shl", "shr"):
             others += [value + 2, value - 2, value + 3, value - 3]
         if one.name == "and" and value > 1 and value & (value + 1) == 0:
@@ -383,6 +384,8 @@ def _integers(kernel: Kernel, one: Statement) -> Found:
         if one.name not in ("shl", "shr", "setp") and value > 1 and value & (value - 1) == 0:
             powers = [2 * value, value // 2, 4 * value, value // 4, 8 * value, value // 8]
             others = [*powers, *others] if value > 2 else [*others, *powers]
+        if one.name not in ("shl", "shr", "and", "xor") and value > 1:
+            others += [each for each in kernel.constants.values() if 1 < each <= 1 << 16][:MOST_INDICES]
         shown = {"shl": "its shift to the left (a product with a power of two) is by {new} in place of {old} bits"}
         shown["shr"] = "its shift to the right (a quotient by a power of two) is by {new} in place of {old} bits"
         for other in dict.fromkeys(others):
@@ -701,7 +704,7 @@ def origin_of(kernel: Kernel, register: str) -> str:
 
 
 def _instead(new: str, old: str) -> str:
-    return f"{new}, in the place of {old}" if new != old else f"{new}, but another one"
+    return f"{new}, in the place of {old}" if new != old else f"another value of {new}"
 
 
 def _uses(one: Statement) -> Iterator[tuple[int, str, Callable[[str], str]]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import ceil, isfinite, log2, prod, sqrt
 
-from grader.content.functions import Code, Function, split
+from grader.content.functions import Code, Function, constants_of, split
 from grader.devices import Call, HostChange, Poison
 from grader.devices.counters import Launched
 
@@ -36,6 +36,7 @@ DEEPEST = 3  # definitions behind an expression
 _NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
 _LAUNCH = re.compile(r"\b(\w+)\s*(?:<[^;{}()]*>)?\s*<<<(.*?)>>>\s*\(", re.DOTALL)
 _LAUNCH_EX = re.compile(r"\bcudaLaunch(?:KernelEx|CooperativeKernel)\s*\(")
+_ROUNDED_UP = re.compile(r"-\s*1\s*\)\s*/\s*(\w+)\s*\+\s*1\b|\+\s*(\w+)\s*-\s*1\s*\)\s*/\s*\2\b")
 _INTEGERS = ("u32", "s32", "b32")
 
 
@@ -158,6 +159,12 @@ class _Places:
         at = self.code.line_at(self.site.at)
         return at if at in self.own else None
 
+    def grid_text(self) -> str:
+        """The expression of the grid, of a variable what it is set to."""
+        text, place = self.site.configuration[0] if self.site.configuration else ("", 0)
+        assigned = _assignment(self.code, self.site.host, place, text) if _NAME.fullmatch(text) else None
+        return assigned[0] if assigned else text
+
     def set(self, place: int, how: int, number: int) -> HostChange:
         return HostChange(self.launched.kernel.partition("<")[0], place, how, number)
 
@@ -269,7 +276,13 @@ def _axes(at: _Places, _: Call) -> Iterator[LauncherChange]:
 
 
 def _blocks(at: _Places, call: Call) -> Iterator[LauncherChange]:
-    """Another number of blocks, or of threads."""
+    """Another number of blocks, or of threads.
+
+    No more blocks where there is a thread for each element, or where the launcher has a limit: then the kernel goes
+    through the elements in the wrong way.
+    """
+    threads, written = prod(at.launched.block), at.grid_text()
+    covers = _is_enough(written, threads, constants_of(at.code.text))
     for axis in range(2):
         name = f"the launch's grid{'.y' if axis else ''}"
         given = at.launched.grid[axis]
@@ -277,8 +290,13 @@ def _blocks(at: _Places, call: Call) -> Iterator[LauncherChange]:
             break
         for text, size in _sizes_of(call).items():
             for divisor in DIVISORS:
+                more = ceil(size(call) / divisor) > given
+                if not axis and more and ("min(" in written or (covers and divisor < threads)):
+                    continue
                 words = f"{name} has {_quotient(text, divisor)} blocks"
                 yield from at.computed(GRID + axis, words, _blocks_for(size, divisor))
+        if not axis and (covers or "min(" in written):
+            continue
         yield from at.fixed(GRID + axis, ADD, 1, f"{name} has one block more")
         yield from at.fixed(GRID + axis, ADD, -1, f"{name} has one block less")
         for factor in FACTORS:
@@ -290,6 +308,14 @@ def _blocks(at: _Places, call: Call) -> Iterator[LauncherChange]:
         for threads in THREADS:
             if threads != at.launched.block[0]:
                 yield from at.fixed(BLOCK, SET, threads, f"the launch's block has {threads} threads")
+
+
+def _is_enough(written: str, threads: int, constants: Mapping[str, int]) -> bool:
+    """Whether a grid is a quotient that is rounded up, by as many as a block has threads or a multiple of that."""
+    found = _ROUNDED_UP.search(written)
+    divisor = found[1] or found[2] if found else ""
+    value = int(divisor) if divisor.isdigit() else constants.get(divisor, 0)
+    return value > 0 and value % threads == 0
 
 
 def _quotient(text: str, divisor: int) -> str:

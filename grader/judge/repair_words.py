@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from grader.content.functions import Code
+from grader.content.functions import Code, constants_of
 
 HEAD = 12  # lines of a function before its body
 _PARAMETER = re.compile(r"\bparameter (\d+) of the (?:kernel|function)\b")
 _PARAMETERS = re.compile(r"\bthe (?:kernel|function)'s parameters (\d+) and (\d+)\b")
 _RESULT = re.compile(r"\bwhat line (\d+) (?:computes|reads)\b")
 _BEFORE = re.compile(r"\bbefore line (\d+)\b")
+_CONSTANT = re.compile(r"\bis (\d+) in(?= place of \d)")
 _EDGE = "the comparison gives the opposite where both sides are equal"
 _ORDER = re.compile(r"(?<![<>=!\-])(<=|>=|<|>)(?![<>=])")
 _TEMPLATE = re.compile(r"\b(?:\w+_cast|template|sizeof|\w+)<[\w:*&,\s]*>")
@@ -25,6 +26,7 @@ class Names:
 
     def __init__(self, text: str) -> None:
         self.code = Code(text)
+        self.constants = {name: value for name, value in constants_of(text).items() if value > 2}
 
     def named(self, words: str, line: int) -> str:
         """What a change on a line says."""
@@ -32,6 +34,7 @@ class Names:
         words = _PARAMETER.sub(lambda found: self._parameter(found, line), words)
         words = _RESULT.sub(lambda found: self._result(found, line), words)
         words = _BEFORE.sub(lambda found: f"before line {self.statement(int(found[1]))}", words)
+        words = _CONSTANT.sub(self._constant, words)
         words = words.replace("a number that it uses is ", "it uses ").replace(_EDGE, self._edge(line))
         return words
 
@@ -74,6 +77,10 @@ class Names:
         if len(names) != 1:
             return found[0]
         return f"`{names.pop()}`" if other == line else f"`{names.pop()}` (line {other})"
+
+    def _constant(self, found: re.Match[str]) -> str:
+        names = [name for name, value in self.constants.items() if value == int(found[1])]
+        return f"is {found[1]} (`{names[0]}`) in" if len(names) == 1 else found[0]
 
     def _edge(self, line: int) -> str:
         """The comparison of a line that has one, as the file must write it."""

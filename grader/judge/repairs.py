@@ -56,7 +56,6 @@ LARGEST = 1 << 20  # bytes of PTX
 SECONDS = 0.8
 LAUNCHER_SECONDS = 0.4  # for changes of the launcher
 SOURCE_SECONDS = 1.5  # for code that is close to the source
-MOST_OF_WHOLE = 800_000  # instructions that a call may take for them; else the optimised code is changed
 WHOLE_SECONDS = 0.7  # of these, for statements as wholes
 PAIR_SECONDS = 0.4  # for two changes at once, in either code
 FIRSTS, IMPROVED = 3, 0.75  # changes that others are tried with: how many, and what they leave of the wrong elements
@@ -70,6 +69,7 @@ LEAST = 2_000
 UNKNOWN = 200_000  # of a call whose finding ended it
 MOST_LOST = 5_000  # that a call is taken for which does not say how many it took
 OF_OTHERS = 1_500_000  # that a call on another case may take
+LEAST_RIGHT = 6  # of the cases, where the larger ones take too many instructions
 LEAST_CASES = 4  # on fewer, a change is right by chance
 WRONG, RIGHT = 6, 6  # other cases that must be right, too: of those that failed, and of those that passed
 ELEMENTS = 8  # of an output: a case with fewer is right by chance
@@ -107,6 +107,8 @@ class _Trial:
     close: bool = False  # to the source
     wrong: int = 0  # elements that the failing case has wrong
     left: int = 0  # that the last call had wrong
+    timed_out: bool = False  # the last call
+    confirmed: int = 0  # cases that are right with each change that was found; 0: none was
     constants: Mapping[str, int] = field(default_factory=dict)  # that the file names
     tried: list[Change] = field(default_factory=list)
     better: list[tuple[int, Change]] = field(default_factory=list)  # how many elements are still wrong
@@ -174,8 +176,8 @@ class _Trial:
 
     def is_right(self, key: CaseKey, ptx: Path | None, limit: int, prepared: Prepared | None = None) -> bool:
         case, outcome = self.call(key, ptx, prepared, limits=replace(self.lab.limits, instructions=limit))
-        timed_out = any(finding.kind == Kind.TIME_OUT for finding in outcome.findings)
-        lost = limit if timed_out else min(limit, MOST_LOST)
+        self.timed_out = any(finding.kind == Kind.TIME_OUT for finding in outcome.findings)
+        lost = limit if self.timed_out else min(limit, MOST_LOST)
         self.seconds -= self.of_call + OF_INSTRUCTION * (outcome.executed or lost)
         self.left = self.wrong
         if outcome.findings or (key, (answer := _bytes_of(outcome))) in self.answers:
@@ -189,12 +191,22 @@ class _Trial:
         """Whether all cases are right, and together come to all lines that the failing case came to: code that goes
         round the line at fault is right, too."""
         ptx = self.write(text)
-        right = all(self.is_right(key, ptx, limit) for key in cases)
+        count = self._right_cases(cases, ptx, limit)
+        right = count >= min(len(cases), LEAST_RIGHT)
         if right:
             _, outcome = self.call(cases[0], ptx, coverage=True)
             right = self.reached <= _reached(outcome)
+            self.confirmed = min(self.confirmed or count, count)
         ptx.unlink()
         return right
+
+    def _right_cases(self, cases: Sequence[CaseKey], ptx: Path, limit: int) -> int:
+        """How many are right, up to the first that takes too many instructions: those behind it are larger. 0 where one
+        is wrong."""
+        for count, key in enumerate(cases):
+            if not self.is_right(key, ptx, limit):
+                return count if self.timed_out else 0
+        return len(cases)
 
     def stays_right(self, text: Sequence[str]) -> bool:
         """Whether changed code is right in more cases."""
@@ -265,7 +277,8 @@ def repair(
         lines = {change.line for change in found or pair}
         if 1 <= len(lines) <= LINES:
             names = Names(source)
-            words = _words(found, len(cases), "or", names) if found else _words(pair, len(cases), "and", names)
+            count = files.confirmed or len(cases)
+            words = _words(found, count, "or", names) if found else _words(pair, count, "and", names)
             yield Clue("repair", words, line=lines.pop() if len(lines) == 1 else None)
 
 
@@ -297,6 +310,16 @@ class _Files:
             constants=constants,
             suspected=own.suspected,
         )
+
+    @property
+    def confirmed(self) -> int:
+        """The cases that are right with each change of a kernel; 0 where there is none."""
+        trials = [self.trial, *([self.close] if self.close_was_made else [])]
+        return min((each.confirmed for each in trials if each is not None and each.confirmed), default=0)
+
+    @property
+    def close_was_made(self) -> bool:
+        return "close" in vars(self)
 
     def close_that_fails(self, key: CaseKey, near: Collection[int]) -> _Trial | None:
         """Not such as one whose products are in flight while its registers are stored, or that ends before the lines of
@@ -332,8 +355,7 @@ def _of_kernels(
         found = found or _found(trial, cases, own, MORE_KINDS, near)
     else:
         if trial.kind not in OF_ORDER:
-            whole = close if close.limit <= MOST_OF_WHOLE else trial
-            found = _found_whole(whole, cases, files.source, own, finding)
+            found = _found_whole(close, cases, files.source, own, finding)
         found = found or _found(close, cases, own, SOURCE_KINDS, near)
     if found:
         return found, []
