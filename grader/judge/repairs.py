@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
@@ -55,7 +56,7 @@ LARGEST = 1 << 20  # bytes of PTX
 # What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
 SECONDS = 0.8
 LAUNCHER_SECONDS = 0.4  # for changes of the launcher
-SOURCE_SECONDS = 1.5  # for code that is close to the source
+SOURCE_SECONDS = 1.8  # for code that is close to the source
 WHOLE_SECONDS = 0.7  # of these, for statements as wholes
 PAIR_SECONDS = 0.4  # for two changes at once, in either code
 FIRSTS, IMPROVED = 3, 0.75  # changes that others are tried with: how many, and what they leave of the wrong elements
@@ -259,7 +260,12 @@ def repair(
     elements = sum(prod(tensor.extent(dict(key.sizes))) for key in cases for tensor in lab.spec.outputs)
     if len(cases) < LEAST_CASES or elements < ELEMENTS:
         return
-    with suppress(SandboxError, OSError), TemporaryDirectory() as folder, Sandbox(program.device) as sandbox:
+    with (
+        suppress(SandboxError, OSError),
+        TemporaryDirectory() as folder,
+        ThreadPoolExecutor(1) as beside,
+        Sandbox(program.device) as sandbox,
+    ):
         sandbox.load(program)
         text, source = (path.read_text(errors="replace") for path in (program.ptx, program.source))
         own = _own_lines(source, skeleton_of(lab.kata))
@@ -269,7 +275,9 @@ def repair(
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
         pair: list[Change] = []
         if kind is not Kind.LAUNCH_FAILED:  # else no kernel runs
-            files = _Files(trial, source, source_like, Path(folder))
+            files = _Files(trial, source)
+            if source_like is not None and not found:  # nvcc runs while changes of the other code are tried
+                files.coming = beside.submit(source_like, _folder(folder, "close"))
             if kind is Kind.WRONG_ANSWER and (right := _cheapest_right(lab, cases)) is not None and not found:
                 trial.suspect(right)
             of_kernels, pair = _of_kernels(files, cases, own, finding, is_found=bool(found))
@@ -284,16 +292,15 @@ def repair(
 
 @dataclass
 class _Files:
-    """The code that runs, and code that is close to its source, which is made when it is asked for."""
+    """The code that runs, and code that is close to its source."""
 
     trial: _Trial
     source: str
-    source_like: SourceLike | None
-    folder: Path
+    coming: Future[Path | None] | None = None  # of the latter
 
     @cached_property
     def close(self) -> _Trial | None:
-        ptx = self.source_like(_folder(str(self.folder), "close")) if self.source_like is not None else None
+        ptx = self.coming.result() if self.coming is not None else None
         if ptx is None:
             return None
         own, text = self.trial, ptx.read_text(errors="replace")
