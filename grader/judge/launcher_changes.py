@@ -278,11 +278,11 @@ def _axes(at: _Places, _: Call) -> Iterator[LauncherChange]:
 def _blocks(at: _Places, call: Call) -> Iterator[LauncherChange]:
     """Another number of blocks, or of threads.
 
-    No more blocks where there is a thread for each element, or where the launcher has a limit: then the kernel goes
+    No more blocks where there is a thread for each index of the one size, or where the launcher has a limit: then the kernel goes
     through the elements in the wrong way.
     """
     threads, written = prod(at.launched.block), at.grid_text()
-    covers = _is_enough(written, threads, constants_of(at.code.text))
+    covers = len(_integers(call)) == 1 and _is_enough(written, threads, constants_of(at.code.text))
     for axis in range(2):
         name = f"the launch's grid{'.y' if axis else ''}"
         given = at.launched.grid[axis]

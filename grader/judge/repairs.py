@@ -274,8 +274,8 @@ def repair(
             return
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
         pair: list[Change] = []
+        files = _Files(trial, source)
         if kind is not Kind.LAUNCH_FAILED:  # else no kernel runs
-            files = _Files(trial, source)
             if source_like is not None and not found:  # nvcc runs while changes of the other code are tried
                 files.coming = beside.submit(source_like, _folder(folder, "close"))
             if kind is Kind.WRONG_ANSWER and (right := _cheapest_right(lab, cases)) is not None and not found:
