@@ -223,9 +223,7 @@ def test_a_barrier_is_put_between_two_lines() -> None:
     said = "thread (0,0,0) writes it on line 4, thread (1,0,0) reads it on line 6, with no barrier between"
     first = missing_of(WHOLE, "kata.cu", {6}, [6, 4], said)[0]
     assert first.words == "a `__syncthreads()` stands before line 6"
-    assert [text.split() for text in first.lines.values()] == [
-        ["bar.sync", "0;", "ld.shared.u32", "%r3,", "[%rd1+4];"]
-    ]
+    assert [text.split() for text in first.lines.values()] == [["bar.sync", "0;", "ld.shared.u32", "%r3,", "[%rd1+4];"]]
     assert not missing_of(WHOLE, "kata.cu", {90}, [6, 4], said)
 
 
@@ -340,7 +338,13 @@ def test_the_line_is_named_by_code_close_to_the_source(
             Kind.OUT_OF_BOUNDS,
             ["0 in place of 1"],
         ),
-        ("wgmma_ring_tn_f16", "min(AHEAD, slices)", "min(AHEAD - 1, slices)", Kind.DEADLOCK, ["3 (`AHEAD`) in place of 2"]),
+        (
+            "wgmma_ring_tn_f16",
+            "min(AHEAD, slices)",
+            "min(AHEAD - 1, slices)",
+            Kind.DEADLOCK,
+            ["3 (`AHEAD`) in place of 2"],
+        ),
     ],
 )
 def test_the_line_at_fault_is_named_where_a_finding_has_another(

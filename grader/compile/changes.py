@@ -565,7 +565,9 @@ def _sizes(kernel: Kernel, one: Statement) -> Found:
                 continue
             for parameter, other in {each: register for register, each in registers.items()}.items():
                 if parameter != own:
-                    words = f"parameter {nth_of(parameter)} of the {kernel.noun} is in the place of parameter {nth_of(own)}"
+                    words = (
+                        f"parameter {nth_of(parameter)} of the {kernel.noun} is in the place of parameter {nth_of(own)}"
+                    )
                     yield words, one.with_operand(place, other)
 
 
@@ -1048,10 +1050,15 @@ def _arrivals(kernel: Kernel, one: Statement) -> Found:
     if known is None:
         for factor in FACTORS[:3]:
             before = f"{one.indent}{{ .reg .b32 %other; mul.lo.s32 %other, {own}, {factor};"
-            yield f"a phase needs {factor} times as many {noun}", f"{before} {one.with_operand(place, '%other').strip()} }}"
+            yield (
+                f"a phase needs {factor} times as many {noun}",
+                f"{before} {one.with_operand(place, '%other').strip()} }}",
+            )
         return
     named = [value for value in kernel.constants.values() if init and 0 < value <= MOST_ARRIVALS]
-    others = [2 * known, known // 2, 4 * known, known // 4] if not init else [known + 1, known - 1, 2 * known, known // 2]
+    others = (
+        [2 * known, known // 2, 4 * known, known // 4] if not init else [known + 1, known - 1, 2 * known, known // 2]
+    )
     for other in dict.fromkeys([*others, 1, WARP, 4 * WARP, *named] if init else others):
         if other > 0 and other != known:
             yield f"a phase needs {other} {noun}, not {known}", one.with_operand(place, str(other))
@@ -1110,7 +1117,18 @@ SOURCE_KINDS = (
         _numbers(_operators),
         _others(1, 3),
     ),
-    (_order, _factors, _sums_of_arguments, _functions, _bounded, _others(4, 4), _arguments, _slots(4, 4), _sizes, _exchanged),
+    (
+        _order,
+        _factors,
+        _sums_of_arguments,
+        _functions,
+        _bounded,
+        _others(4, 4),
+        _arguments,
+        _slots(4, 4),
+        _sizes,
+        _exchanged,
+    ),
     (
         _constants,
         _numbers(_scaled),

@@ -55,7 +55,7 @@ class _Gap:
 
 @dataclass(frozen=True)
 class _Missing:
-    """An instruction: its name, what the code must have for it to be worth a call, what a finding says that lacks it."""
+    """An instruction: its name, what the code must have to be worth a call, what a finding says that lacks it."""
 
     noun: str
     text: str
@@ -118,7 +118,10 @@ def _fenced(ptx: str, name: str, within: Collection[int]) -> list[Change]:
             if run.line in within and any("atom" in line for line in text[first : last + 1]):
                 gap = _Gap(run.line, "", ((first, True), (last, run.statements[-1].name == "bra")))
                 found.setdefault(run.line, {}).update(gap.with_text(text, "membar.gl;"))
-    return [Change(line, "a `__threadfence()` stands before it and another after it", lines) for line, lines in found.items()]
+    return [
+        Change(line, "a `__threadfence()` stands before it and another after it", lines)
+        for line, lines in found.items()
+    ]
 
 
 def moved_of(ptx: str, name: str, within: Collection[int]) -> list[Change]:
@@ -175,7 +178,7 @@ def _rank(words: str) -> int:
 
 
 def _runs(kernel: Kernel) -> list[_Run]:
-    """Of all lines that are known."""
+    """Runs of all lines that are known."""
     parts: list[list[Statement]] = []
     for one in kernel.statements:
         if one.line and parts and parts[-1][0].line == one.line:
@@ -184,8 +187,7 @@ def _runs(kernel: Kernel) -> list[_Run]:
             parts.append([one])
     lines = [0, *(part[0].line for part in parts), 0]
     return [
-        _Run(kernel, tuple(part), before, after)
-        for part, before, after in zip(parts, lines, lines[2:], strict=False)
+        _Run(kernel, tuple(part), before, after) for part, before, after in zip(parts, lines, lines[2:], strict=False)
     ]
 
 

@@ -185,6 +185,16 @@ class _Places:
 
         yield LauncherChange(line, words, change)
 
+    def name(self, nth: int) -> str:
+        """The kernel's name of an argument, from 0; empty where it is not known."""
+        found = {each.parameters for each in self.code.functions if each.is_kernel and each.name == self.site.kernel}
+        parameters = found.pop() if len(found) == 1 else ()
+        return parameters[nth].name if nth < len(parameters) else ""
+
+    def argument(self, nth: int) -> str:
+        name = self.name(nth)
+        return f"argument {nth + 1} of the launch (`{name}`)" if name else f"argument {nth + 1} of the launch"
+
     def of_type(self, *types: str) -> list[int]:
         return [place for place, each in enumerate(self.parameters[:MOST_PARAMETERS]) if each in types]
 
@@ -242,7 +252,9 @@ def _exchanged(at: _Places, _: Call) -> Iterator[LauncherChange]:
     for first, second in combinations(range(min(len(at.parameters), MOST_PARAMETERS)), 2):
         one, other = at.parameters[first], at.parameters[second]
         if one == other and one in ("u64", "f32", *_INTEGERS):
-            words = f"arguments {first + 1} and {second + 1} of the launch are exchanged"
+            names = [f"`{name}`" for nth in (first, second) if (name := at.name(nth))]
+            which = f" ({' and '.join(names)})" if len(names) == 2 else ""
+            words = f"arguments {first + 1} and {second + 1} of the launch{which} are exchanged"
             back = at.set(PARAMETER + second, TAKE, PARAMETER + first)
             yield from at.fixed(PARAMETER + first, TAKE, PARAMETER + second, words, back)
 
@@ -250,18 +262,18 @@ def _exchanged(at: _Places, _: Call) -> Iterator[LauncherChange]:
 def _off_by_one(at: _Places, _: Call) -> Iterator[LauncherChange]:
     for nth in at.of_type(*_INTEGERS):
         for by, words in ((1, "1 more"), (-1, "1 less")):
-            yield from at.fixed(PARAMETER + nth, ADD, by, f"argument {nth + 1} of the launch is {words}")
+            yield from at.fixed(PARAMETER + nth, ADD, by, f"{at.argument(nth)} is {words}")
 
 
 def _sizes(at: _Places, call: Call) -> Iterator[LauncherChange]:
     """Another of the launcher's parameters in the place of an argument."""
     for nth in at.of_type(*_INTEGERS):
         for name, size in _sizes_of(call).items():
-            words = f"argument {nth + 1} of the launch is {name}"
+            words = f"{at.argument(nth)} is {name}"
             yield from at.computed(PARAMETER + nth, words, size)
     for nth in at.of_type("f32"):
         for name in _floats(call):
-            words = f"argument {nth + 1} of the launch is {name}"
+            words = f"{at.argument(nth)} is {name}"
             yield from at.computed(PARAMETER + nth, words, lambda call, name=name: _bits(_floats(call)[name]))  # type: ignore[misc]
 
 
@@ -278,8 +290,8 @@ def _axes(at: _Places, _: Call) -> Iterator[LauncherChange]:
 def _blocks(at: _Places, call: Call) -> Iterator[LauncherChange]:
     """Another number of blocks, or of threads.
 
-    No more blocks where there is a thread for each index of the one size, or where the launcher has a limit: then the kernel goes
-    through the elements in the wrong way.
+    No more blocks where there is a thread for each index of the one size, or where the launcher has a limit: then the
+    kernel goes through the elements in the wrong way.
     """
     threads, written = prod(at.launched.block), at.grid_text()
     covers = len(_integers(call)) == 1 and _is_enough(written, threads, constants_of(at.code.text))
@@ -417,7 +429,7 @@ def _factors(at: _Places, call: Call) -> Iterator[LauncherChange]:
         words = f"the launch's shared memory has {factor} times as many bytes"
         yield from at.fixed(SHARED, MULTIPLY, factor, words)
     for nth in at.of_type(*_INTEGERS):
-        noun = f"argument {nth + 1} of the launch"
+        noun = at.argument(nth)
         for factor in FACTORS:
             yield from at.fixed(PARAMETER + nth, MULTIPLY, factor, f"{noun} is {factor} times as large")
         for text, size in _sizes_of(call).items():
@@ -448,7 +460,7 @@ _FIXED = {"log2(e)": 1.4426950408889634, "ln(2)": 0.6931471805599453, "-1": -1.0
 def _scales(at: _Places, call: Call) -> Iterator[LauncherChange]:
     """Another factor in a float, or another function of one that the launcher gets."""
     for nth in at.of_type("f32"):
-        noun, place = f"argument {nth + 1} of the launch", PARAMETER + nth
+        noun, place = at.argument(nth), PARAMETER + nth
         for text, factor in _FIXED.items():
             yield from at.fixed(place, SCALE, _bits(factor), f"{noun} is times {text}")
         if (line := at.line(place)) is None:

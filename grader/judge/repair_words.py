@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 
 from grader.content.functions import Code, constants_of
 
@@ -35,14 +34,7 @@ class Names:
         words = _RESULT.sub(lambda found: self._result(found, line), words)
         words = _BEFORE.sub(lambda found: f"before line {self.statement(int(found[1]))}", words)
         words = _CONSTANT.sub(self._constant, words)
-        words = words.replace("a number that it uses is ", "it uses ").replace(_EDGE, self._edge(line))
-        return words
-
-    def kernel_parameter(self, kernel: str, nth: int) -> str:
-        """The name of a kernel's parameter, from 0; empty where it is not known."""
-        found = {each.parameters for each in self.code.functions if each.is_kernel and each.name == kernel}
-        parameters = found.pop() if len(found) == 1 else ()
-        return parameters[nth].name if nth < len(parameters) else ""
+        return words.replace("a number that it uses is ", "it uses ").replace(_EDGE, self._edge(line))
 
     def statement(self, line: int) -> int:
         """The first line of the statement that a line goes on with."""
@@ -88,5 +80,5 @@ class Names:
         return f"`{found[0]}` is `{_OTHER[found[0]]}`" if len(found) == 1 else _EDGE
 
 
-def _set_by(text: str) -> Collection[str]:
+def _set_by(text: str) -> set[str]:
     return set(_ASSIGNED.findall(text))

@@ -268,26 +268,38 @@ def repair(
     ):
         sandbox.load(program)
         text, source = (path.read_text(errors="replace") for path in (program.ptx, program.source))
-        own = _own_lines(source, skeleton_of(lab.kata))
-        trial = _Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind, constants=constants_of(source))
+        own, constants = _own_lines(source, skeleton_of(lab.kata)), constants_of(source)
+        trial = _Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind, constants=constants)
         if not trial.is_wrong(cases[0]):
             return
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
-        pair: list[Change] = []
         files = _Files(trial, source)
-        if kind is not Kind.LAUNCH_FAILED:  # else no kernel runs
-            if source_like is not None and not found:  # nvcc runs while changes of the other code are tried
-                files.coming = beside.submit(source_like, _folder(folder, "close"))
-            if kind is Kind.WRONG_ANSWER and (right := _cheapest_right(lab, cases)) is not None and not found:
-                trial.suspect(right)
-            of_kernels, pair = _of_kernels(files, cases, own, finding, is_found=bool(found))
-            found += of_kernels
-        lines = {change.line for change in found or pair}
-        if 1 <= len(lines) <= LINES:
-            names = Names(source)
-            count = files.confirmed or len(cases)
-            words = _words(found, count, "or", names) if found else _words(pair, count, "and", names)
-            yield Clue("repair", words, line=lines.pop() if len(lines) == 1 else None)
+        if source_like is not None and not found and kind is not Kind.LAUNCH_FAILED:
+            # nvcc runs while changes of the other code are tried.
+            files.coming = beside.submit(source_like, _folder(folder, "close"))
+        yield from _clue(files, found, cases, own, finding)
+
+
+def _clue(
+    files: _Files,
+    found: list[Change | LauncherChange],
+    cases: Sequence[CaseKey],
+    own: Collection[int],
+    finding: Finding | None,
+) -> Iterator[Clue]:
+    """What was ``found`` of the launcher, and what is found of the kernels."""
+    trial, pair = files.trial, list[Change]()
+    if trial.kind is not Kind.LAUNCH_FAILED:  # else no kernel runs
+        right = _cheapest_right(trial.lab, cases) if trial.kind is Kind.WRONG_ANSWER and not found else None
+        if right is not None:
+            trial.suspect(right)
+        of_kernels, pair = _of_kernels(files, cases, own, finding, is_found=bool(found))
+        found = [*found, *of_kernels]
+    lines = {change.line for change in found or pair}
+    if 1 <= len(lines) <= LINES:
+        names, count = Names(files.source), files.confirmed or len(cases)
+        words = _words(found, count, "or", names) if found else _words(pair, count, "and", names)
+        yield Clue("repair", words, line=lines.pop() if len(lines) == 1 else None)
 
 
 @dataclass
@@ -457,7 +469,7 @@ def _cases(lab: Lab, failed: CaseKey) -> list[CaseKey]:
 
 
 def _cheapest_right(lab: Lab, cases: Sequence[CaseKey]) -> CaseKey | None:
-    """Of the cases that pass, the one with least work."""
+    """The case that passes with least work."""
     right = [key for key in cases if lab.known.get(key) is False]
     return min(right, key=lambda key: lab.spec.work(dict(key.sizes)), default=None)
 
