@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from grader.compile.locations import LOCATION, Place, files_called, place_of
 
 EDGE = {"lt": "le", "le": "lt", "gt": "ge", "ge": "gt", "lo": "ls", "ls": "lo", "hi": "hs", "hs": "hi"}
+TURNED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "lo": "hi", "hi": "lo", "ls": "hs", "hs": "ls"}
 EQUAL = {"eq": "ne", "ne": "eq"}
 SWAPPED = {
     "add": (("sub", "its sum is a difference"), ("mul", "its sum is a product")),
@@ -51,6 +52,7 @@ FARTHEST = 40  # statements between one and a number that may be meant in the pl
 REACH = 12  # statements between two that write
 MOST_IN_FLIGHT = 5  # groups of copies or products
 MOST_ARRIVALS, WARP = 1024, 32
+MOST_OFF_BY_ONE_FLOAT = 512.0
 MOST_OFF_BY_ONE = 32  # constants above are mostly strides, of loops that the compiler has unrolled too
 
 
@@ -81,7 +83,7 @@ class Statement:
     opcode: str
     operands: tuple[str, ...]
     caller: int = 0  # the line that calls the function of the file which its line is in, where it is inlined
-    phase: int = 0  # how many of its line come before it, without one of another line in between
+    phase: int = 0  # how many of its line come before it, with none in between but those of functions it calls
 
     @property
     def bytes(self) -> int:
@@ -127,6 +129,7 @@ class Kernel:
     declared: list[str] = field(default_factory=list)  # parameters of 32 bits, those too that nothing loads
     used: dict[str, int] = field(default_factory=dict)  # register -> the first line that reads it
     places: dict[int, int] = field(default_factory=dict)  # line of the PTX -> the statement's place among all
+    phases: dict[int, int] = field(default_factory=dict)  # line -> the last statement's phase
     variables: dict[str, bool] = field(default_factory=dict)  # see is_variable
     set_by: dict[str, list[int]] = field(default_factory=dict)  # register -> the statements that set it
     constants: Mapping[str, int] = field(default_factory=dict)  # that the file names
@@ -140,7 +143,9 @@ class Kernel:
     def add(self, one: Statement) -> None:
         """Keep a statement, and what it says of registers and parameters."""
         before = self.statements[-1] if self.statements else None
-        phase = before.phase + 1 if before is not None and before.line == one.line else 0
+        goes_on = before is not None and one.line in (before.line, before.caller)  # also after an inlined function
+        phase = self.phases.get(one.line, 0) + 1 if goes_on else 0
+        self.phases[one.line] = phase
         self.statements.append(one := replace(one, phase=phase))
         self.places[one.number] = len(self.statements) - 1
         for register in _REGISTER.findall("" if one.name in ("st", "bra", "bar") else one.operands[0]):
@@ -360,6 +365,13 @@ def _edges(_: Kernel, one: Statement) -> Found:
         yield "the comparison for equality is the opposite", one.text(other)
 
 
+def _turned(_: Kernel, one: Statement) -> Found:
+    """A comparison the other way round."""
+    if one.name == "setp" and (other := TURNED.get(one.opcode.split(".")[1])) is not None:
+        parts = one.opcode.split(".")
+        yield "the comparison is the other way round", one.text(".".join([parts[0], other, *parts[2:]]))
+
+
 def _integers(kernel: Kernel, one: Statement) -> Found:
     if one.name not in _INTEGERS or ".f" in one.opcode:
         return
@@ -384,8 +396,6 @@ def _integers(kernel: Kernel, one: Statement) -> Found:
         if one.name not in ("shl", "shr", "setp") and value > 1 and value & (value - 1) == 0:
             powers = [2 * value, value // 2, 4 * value, value // 4, 8 * value, value // 8]
             others = [*powers, *others] if value > 2 else [*others, *powers]
-        if one.name not in ("shl", "shr", "and", "xor") and value > 1:
-            others += [each for each in kernel.constants.values() if 1 < each <= 1 << 16][:MOST_INDICES]
         shown = {"shl": "its shift to the left (a product with a power of two) is by {new} in place of {old} bits"}
         shown["shr"] = "its shift to the right (a quotient by a power of two) is by {new} in place of {old} bits"
         for other in dict.fromkeys(others):
@@ -398,6 +408,18 @@ def _integers(kernel: Kernel, one: Statement) -> Found:
             noun = "value that it starts from" if one.is_start else "constant"
             words = shown.get(one.name, f"the {noun} is {{new}} in place of {{old}}").format(old=value, new=other)
             yield words, one.with_operand(place, str(other))
+
+
+def _named(kernel: Kernel, one: Statement) -> Found:
+    """Another constant, which the file names."""
+    if one.name not in _INTEGERS or one.name in ("shl", "shr", "and", "xor") or ".f" in one.opcode:
+        return
+    for place in one.sources:
+        if not _is_integer(one.operands[place]) or (value := int(one.operands[place])) < 2:
+            continue
+        for other in [each for each in kernel.constants.values() if 1 < each <= 1 << 16 and each != value]:
+            noun = "value that it starts from" if one.is_start else "constant"
+            yield f"the {noun} is {other} in place of {value}", one.with_operand(place, str(other))
 
 
 def _ones(kernel: Kernel, one: Statement) -> Found:
@@ -434,7 +456,8 @@ def _floats(_: Kernel, one: Statement) -> Found:
         if not _FLOAT.match(one.operands[place]):
             continue
         value = struct.unpack(">f", bytes.fromhex(one.operands[place][2:]))[0]
-        for other in dict.fromkeys([*FLOATS, -value, 2 * value, value / 2]):
+        beside = [value - 1, value + 1] if value.is_integer() and 2 < abs(value) <= MOST_OFF_BY_ONE_FLOAT else []
+        for other in dict.fromkeys([*beside, *FLOATS, -value, 2 * value, value / 2]):
             bits = "0f" + struct.pack(">f", other).hex().upper() if abs(other) < 3.5e38 or other in FLOATS else ""
             if bits and bits != one.operands[place]:
                 noun = "value that it starts from" if one.is_start else "constant"
@@ -986,8 +1009,15 @@ def _functions(kernel: Kernel, one: Statement) -> Found:
             yield f"in the place of {origin_of(kernel, own)} it uses {words}#{key}", changed
 
 
+def _beside(kernel: Kernel, one: Statement) -> Found:
+    """The other element of two or four that stand together."""
+    for words, text in _neighbours(kernel, one):
+        if one.name == "ld" and words.startswith("it reads the element 1 "):
+            yield words, text
+
+
 def _neighbours(_: Kernel, one: Statement) -> Found:
-    """The element before or after the one that is read or written."""
+    """An element before or after the one that is read or written."""
     if one.name not in ("ld", "st") or "param" in one.opcode or ".v" in one.opcode:
         return
     size = one.bytes
@@ -1080,6 +1110,7 @@ KINDS = (
     _arrivals,
     _masks,
     _ones,
+    _turned,
     _order,
     _parameters,
     _operators,
@@ -1103,24 +1134,27 @@ KINDS = (
 # steps, of which each is tried only if those before found nothing.
 SOURCE_KINDS = (
     (
-        _edges,
+        _numbers(_edges),
         _ones,
         _integers,
         _ones_of_arguments,
+        _numbers(_turned),
+        _numbers(_more),
         _rounded_up,
         _swapped,
         _others(0, 4),
         _quotients,
         _shuffles,
         _slots(1, 3),
-        _numbers(_more),
+        _beside,
         _numbers(_operators),
+        _sums_of_arguments,
+        _named,
         _others(1, 3),
     ),
     (
         _order,
         _factors,
-        _sums_of_arguments,
         _functions,
         _bounded,
         _others(4, 4),

@@ -7,6 +7,7 @@ They are for code that is close to its source: there the statements of a line st
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -169,6 +170,31 @@ def guarded_of(
         Change(line, f"it is executed only where {words.partition('#')[0]}", lines)
         for (line, words), lines in sorted(groups.items(), key=lambda each: _rank(each[0][1]))
     ]
+
+
+def valued_of(ptx: str, name: str, constants: Collection[tuple[str, int | float, int, Collection[int]]]) -> list[Change]:
+    """Another value of a constant that the file names, on all lines that use it.
+
+    ``constants``: each with its name, its value, its line, and the lines that use it.
+    """
+    statements = [one for kernel in kernels_of(ptx, name) for one in kernel.statements]
+    found = []
+    for noun, value, line, used in constants:
+        others = [2 * value, value / 2, value + 1, value - 1, 4 * value, value / 4, 8 * value, value / 8]
+        uses = [(one, place) for one in statements if one.line in used for place in one.sources]
+        uses = [(one, place) for one, place in uses if one.operands[place] == _literal(value)]
+        for other in [each for each in others if isinstance(value, float) or (each >= 1 and each == int(each))]:
+            new = other if isinstance(value, float) else int(other)
+            lines: dict[int, str] = {}
+            for one, place in uses:
+                lines[one.number] = one.with_operand(place, _literal(new))
+            if lines:
+                found.append(Change(line, f"`{noun}` is {new:g} in place of {value:g}", lines))
+    return found
+
+
+def _literal(value: float) -> str:
+    return "0f" + struct.pack(">f", value).hex().upper() if isinstance(value, float) else str(value)
 
 
 def _rank(words: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from grader.content.functions import Code, constants_of
 
@@ -17,6 +18,8 @@ _ORDER = re.compile(r"(?<![<>=!\-])(<=|>=|<|>)(?![<>=])")
 _TEMPLATE = re.compile(r"\b(?:\w+_cast|template|sizeof|\w+)<[\w:*&,\s]*>")
 _ASSIGNED = re.compile(r"(?<![\w.\]>])([A-Za-z_]\w*)\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)")
 _GOES_ON = tuple(",(+-*/%&|=?<")
+_TURNED = "the comparison is the other way round"
+_AROUND = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _OTHER = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 
 
@@ -34,7 +37,8 @@ class Names:
         words = _RESULT.sub(lambda found: self._result(found, line), words)
         words = _BEFORE.sub(lambda found: f"before line {self.statement(int(found[1]))}", words)
         words = _CONSTANT.sub(self._constant, words)
-        return words.replace("a number that it uses is ", "it uses ").replace(_EDGE, self._edge(line))
+        words = words.replace("a number that it uses is ", "it uses ").replace(_EDGE, self._comparison(line, _OTHER, _EDGE))
+        return words.replace(_TURNED, self._comparison(line, _AROUND, _TURNED))
 
     def statement(self, line: int) -> int:
         """The first line of the statement that a line goes on with."""
@@ -74,10 +78,10 @@ class Names:
         names = [name for name, value in self.constants.items() if value == int(found[1])]
         return f"is {found[1]} (`{names[0]}`) in" if len(names) == 1 else found[0]
 
-    def _edge(self, line: int) -> str:
+    def _comparison(self, line: int, others: Mapping[str, str], otherwise: str) -> str:
         """The comparison of a line that has one, as the file must write it."""
         found = _ORDER.findall(_TEMPLATE.sub("", self._line(line)))
-        return f"`{found[0]}` is `{_OTHER[found[0]]}`" if len(found) == 1 else _EDGE
+        return f"`{found[0]}` is `{others[found[0]]}`" if len(found) == 1 else otherwise
 
 
 def _set_by(text: str) -> set[str]:

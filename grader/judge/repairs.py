@@ -38,10 +38,10 @@ from grader.compile.changes import (
     without,
 )
 from grader.compile.changes import Kind as Kinds
-from grader.compile.insertions import guarded_of, missing_of, moved_of
-from grader.content.functions import constants_of
+from grader.compile.insertions import guarded_of, missing_of, moved_of, valued_of
+from grader.content.functions import all_constants_of, constants_of
 from grader.content.skeleton import skeleton_of
-from grader.content.source_file import is_helper
+from grader.content.source_file import is_helper, lines_with
 from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import Launched
 from grader.judge.case import Case, CaseKey, allowed, largest_within
@@ -80,6 +80,8 @@ CONFIRMED, CONFIRMED_SEED = 12, 100  # of these cases: how many, and the seed of
 LINES = 2  # that a clue names, at most
 RUNS = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)  # code that can be called
 OF_ORDER = (Kind.RACE, Kind.UNINITIALISED, Kind.DEADLOCK)  # findings that a barrier may take away
+
+_REAL = re.compile(r"\bconstexpr\s+float\s+(\w+)\s*=\s*(-?\d[\d.]*(?:e-?\d+)?)f;")
 
 
 Prepared = Callable[[Call], "Call | None"]  # a case's call -> with another number; None: that changes nothing
@@ -375,6 +377,7 @@ def _of_kernels(
     else:
         if trial.kind not in OF_ORDER:
             found = _found_whole(close, cases, files.source, own, finding)
+        found = found or _found_valued(close, cases, files.source, own)
         found = found or _found(close, cases, own, SOURCE_KINDS, near)
     if found:
         return found, []
@@ -399,6 +402,16 @@ def _found_whole(
     found = [*islice(_right_ones(trial, changes, cases), 1)]
     trial.seconds += left
     return found  # a barrier is often right in several places
+
+
+def _found_valued(trial: _Trial, cases: Sequence[CaseKey], source: str, own: Collection[int]) -> list[Change]:
+    """The constants of the learner's lines that make all right with another value."""
+    known: list[tuple[str, int | float, int]] = [
+        *((each.name, each.value, each.line) for each in all_constants_of(source) if each.value > 1),
+        *((found[1], float(found[2]), source.count("\n", 0, found.start()) + 1) for found in _REAL.finditer(source)),
+    ]
+    chosen = [(*each, lines_with(each[0], source)) for each in known if each[2] in own]
+    return [*islice(_right_ones(trial, valued_of(trial.text, trial.name, chosen), cases), 1)]
 
 
 def _lines_of(finding: Finding) -> tuple[int, ...]:
