@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from grader.compile.changes import Change, Kernel, Statement, kernels_of, nth_of
 
 REACH = 12  # lines of the file around those that a finding names
 MOST_GUARDED = 8  # variables that a line's guard compares
+SMALL = 4  # a constant whose multiples may come from elsewhere
 MOST_LIMITS = 10  # that they are compared with
 MOST_LINES = 40  # before which something may be missing
 _NEEDS_OTHERS = re.compile(r"^(bar\.|barrier\.|cp\.async|fence|membar|wgmma|mbarrier|griddepcontrol)")
@@ -172,7 +174,9 @@ def guarded_of(
     ]
 
 
-def valued_of(ptx: str, name: str, constants: Collection[tuple[str, int | float, int, Collection[int]]]) -> list[Change]:
+def valued_of(
+    ptx: str, name: str, constants: Collection[tuple[str, int | float, int, Collection[int]]]
+) -> list[Change]:
     """Another value of a constant that the file names, on all lines that use it.
 
     ``constants``: each with its name, its value, its line, and the lines that use it.
@@ -182,19 +186,54 @@ def valued_of(ptx: str, name: str, constants: Collection[tuple[str, int | float,
     for noun, value, line, used in constants:
         others = [2 * value, value / 2, value + 1, value - 1, 4 * value, value / 4, 8 * value, value / 8]
         uses = [(one, place) for one in statements if one.line in used for place in one.sources]
-        uses = [(one, place) for one, place in uses if one.operands[place] == _literal(value)]
         for other in [each for each in others if isinstance(value, float) or (each >= 1 and each == int(each))]:
-            new = other if isinstance(value, float) else int(other)
             lines: dict[int, str] = {}
-            for one, place in uses:
-                lines[one.number] = one.with_operand(place, _literal(new))
+            if isinstance(value, float):
+                for one, place in uses:
+                    if one.operands[place] == _literal(value):
+                        lines[one.number] = one.with_operand(place, _literal(other))
+            else:
+                _replace(lines, uses, value, int(other))
             if lines:
-                found.append(Change(line, f"`{noun}` is {new:g} in place of {value:g}", lines))
+                found.append(Change(line, f"`{noun}` is {other:g} in place of {value:g}", lines))
     return found
 
 
+def scaled_of(ptx: str, name: str, constants: Collection[tuple[str, int, Collection[int]]]) -> list[Change]:
+    """Another value of a constant that depends on a template, on all lines that use it: times a power of two.
+
+    ``constants``: each with its name, its line, and the lines that use it. Its value is what all these lines have.
+    """
+    found: dict[tuple[int, str], dict[int, str]] = {}
+    for kernel in kernels_of(ptx, name):
+        for noun, line, used in constants:
+            uses = [(one, place) for one in kernel.statements if one.line in used for place in one.sources]
+            numbers = Counter(number for one, place in uses if (number := _number(one.operands[place])) > 1)
+            common = [number for number, _ in numbers.most_common(1)]
+            for value in common:
+                for times, new in ((2, 2 * value), (4, 4 * value), (8, 8 * value)):
+                    words = f"`{noun}` is {times} times as large"
+                    _replace(found.setdefault((line, words), {}), uses, value, new)
+                for part, new in (("half", value // 2), ("a quarter", value // 4), ("an eighth", value // 8)):
+                    if new:
+                        _replace(found.setdefault((line, f"`{noun}` is {part} as large"), {}), uses, value, new)
+    return [Change(line, words, lines) for (line, words), lines in found.items() if lines]
+
+
+def _replace(lines: dict[int, str], uses: Sequence[tuple[Statement, int]], value: int, new: int) -> None:
+    """Products with it change, too: nvcc works them out."""
+    for one, place in uses:
+        number = _number(one.operands[place])
+        if number == value or (number > value > SMALL and number % value == 0):
+            lines[one.number] = one.with_operand(place, str(number // value * new))
+
+
+def _number(operand: str) -> int:
+    return int(operand) if operand.isdigit() else 0
+
+
 def _literal(value: float) -> str:
-    return "0f" + struct.pack(">f", value).hex().upper() if isinstance(value, float) else str(value)
+    return "0f" + struct.pack(">f", value).hex().upper()
 
 
 def _rank(words: str) -> int:

@@ -37,7 +37,9 @@ class Names:
         words = _RESULT.sub(lambda found: self._result(found, line), words)
         words = _BEFORE.sub(lambda found: f"before line {self.statement(int(found[1]))}", words)
         words = _CONSTANT.sub(self._constant, words)
-        words = words.replace("a number that it uses is ", "it uses ").replace(_EDGE, self._comparison(line, _OTHER, _EDGE))
+        words = words.replace("a number that it uses is ", "it uses ").replace(
+            _EDGE, self._comparison(line, _OTHER, _EDGE)
+        )
         return words.replace(_TURNED, self._comparison(line, _AROUND, _TURNED))
 
     def statement(self, line: int) -> int:

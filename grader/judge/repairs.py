@@ -38,7 +38,7 @@ from grader.compile.changes import (
     without,
 )
 from grader.compile.changes import Kind as Kinds
-from grader.compile.insertions import guarded_of, missing_of, moved_of, valued_of
+from grader.compile.insertions import guarded_of, missing_of, moved_of, scaled_of, valued_of
 from grader.content.functions import all_constants_of, constants_of
 from grader.content.skeleton import skeleton_of
 from grader.content.source_file import is_helper, lines_with
@@ -81,6 +81,7 @@ LINES = 2  # that a clue names, at most
 RUNS = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)  # code that can be called
 OF_ORDER = (Kind.RACE, Kind.UNINITIALISED, Kind.DEADLOCK)  # findings that a barrier may take away
 
+_WHOLE = re.compile(r"\bconstexpr\s+(?:unsigned|u?int\w*)\s+(\w+)\s*=")
 _REAL = re.compile(r"\bconstexpr\s+float\s+(\w+)\s*=\s*(-?\d[\d.]*(?:e-?\d+)?)f;")
 
 
@@ -411,7 +412,14 @@ def _found_valued(trial: _Trial, cases: Sequence[CaseKey], source: str, own: Col
         *((found[1], float(found[2]), source.count("\n", 0, found.start()) + 1) for found in _REAL.finditer(source)),
     ]
     chosen = [(*each, lines_with(each[0], source)) for each in known if each[2] in own]
-    return [*islice(_right_ones(trial, valued_of(trial.text, trial.name, chosen), cases), 1)]
+    changes = valued_of(trial.text, trial.name, chosen)
+    names = {each[0] for each in known}
+    others = [(found[1], source.count("\n", 0, found.start()) + 1) for found in _WHOLE.finditer(source)]
+    unknown = [
+        (name, line, {*lines_with(name, source)} - {line}) for name, line in others if line in own and name not in names
+    ]
+    changes += scaled_of(trial.text, trial.name, unknown)
+    return [*islice(_right_ones(trial, changes, cases), 1)]
 
 
 def _lines_of(finding: Finding) -> tuple[int, ...]:
