@@ -11,7 +11,7 @@ import pytest
 from facts import has
 
 from grader.compile.changes import SOURCE_KINDS, changes_of, lines_behind, parameter_types, without
-from grader.compile.insertions import guarded_of, missing_of, moved_of
+from grader.compile.insertions import guarded_of, missing_of, moved_of, scaled_of, valued_of
 from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
 from grader.judge.repair_words import Names
@@ -244,6 +244,42 @@ def test_a_line_gets_a_guard_and_what_it_sets_is_0_without() -> None:
     assert "mov.u32 %r3, 0;" not in text
 
 
+CONSTANTS = """
+.file 1 "/a/kata.cu"
+.visible .entry c(
+	.param .u32 c_param_0
+)
+{
+	.loc 1 5 0
+	ld.param.u32 	%r1, [c_param_0];
+	.loc 1 6 9
+	mul.lo.s32 	%r2, %r1, 64;
+	.loc 1 7 9
+	add.s32 	%r3, %r2, 256;
+	setp.gt.s32 	%p1, %r3, %r1;
+	setp.gt.s32 	%p2, %r2, %r1;
+	mul.f32 	%f1, %f2, 0f43000000;
+}
+"""
+
+
+def test_a_constant_changes_on_all_lines_that_use_it() -> None:
+    """Its products change with it."""
+    [double] = [each for each in scaled_of(CONSTANTS, "kata.cu", [("STEP", 3, {6, 7})]) if "2 times" in each.words]
+    assert (double.line, double.words) == (3, "`STEP` is 2 times as large")
+    assert [text.split()[-1] for text in double.lines.values()] == ["128;", "512;"]
+    whole = valued_of(CONSTANTS, "kata.cu", [("STEP", 64, 3, [6])])
+    assert [each.words for each in whole][:3] == [f"`STEP` is {value} in place of 64" for value in (128, 32, 65)]
+    real = valued_of(CONSTANTS, "kata.cu", [("LARGEST", 128.0, 3, [7])])
+    assert any("0f42FE0000" in text for each in real for text in each.lines.values())  # 127
+
+
+def test_comparisons_are_turned_one_at_a_time() -> None:
+    kinds = [kind for step in SOURCE_KINDS for kind in step]
+    turned = [each for each in changes_of(CONSTANTS, "kata.cu", kinds) if "comparison is the other" in each.words]
+    assert [len(each.lines) for each in turned] == [1, 1]
+
+
 def test_words_have_the_names_of_the_file() -> None:
     names = Names(
         "__global__ void s(int* x,\n                  int n) {\n    const int i = threadIdx.x;\n"
@@ -389,6 +425,8 @@ def test_what_the_launcher_gives_is_named(name: str, right: str, by: str, facts:
             Kind.DEADLOCK,
             ["the barrier of line", "instead"],
         ),
+        ("quant_int8_token_bf16", "F = 127.0f", "F = 128.0f", Kind.WRONG_ANSWER, ["`INT8_MAX_F` is 127"]),
+        ("swish_f16x8_pack", "swish(x2.y));", "swish(x2.x));", Kind.WRONG_ANSWER, ["element that it reads is another"]),
         ("warp_reduce_sum_f32", "FULL_MASK = 0xffffffff", "FULL_MASK = 0xffff", Kind.DEADLOCK, ["all 32 lanes"]),
     ],
 )
@@ -397,6 +435,13 @@ def test_what_is_missing_or_stands_elsewhere_is_named(
 ) -> None:
     verdict, _ = wrong(name, right, by, tmp_path, kind)
     assert has(of_repair(verdict), "cases that were tried are right if", *facts)
+
+
+def test_more_blocks_are_not_named_where_the_kernel_leaves_elements_out(tmp_path: Path) -> None:
+    right = "const int idx = blockIdx.x * THREADS + threadIdx.x;\n    if ("
+    by = "const int idx = blockIdx.x * (THREADS - 1) + threadIdx.x;\n    if (threadIdx.x < THREADS - 1 && "
+    verdict, _ = wrong("elementwise_f32", right, by, tmp_path)
+    assert "grid" not in of_repair(verdict)
 
 
 def test_a_number_of_a_tensor_map_is_named(tmp_path: Path) -> None:
