@@ -30,7 +30,7 @@ SWAPPED = {
 }
 FLOATS = (0.0, 1.0, float("-inf"), -3.4028234663852886e38, float("inf"), 0.5, 2.0)
 AXES = re.compile(r"%(tid|ctaid|ntid|nctaid)\.([xyz])")
-_STATEMENT = re.compile(r"^(\s*\{?\s*)(@!?%p\d+\s+)?([a-z][\w.:]*)(\s+)(.*);\s*$")
+_STATEMENT = re.compile(r"^(\s*\{?\s*)(@!?%p\d+\s+)?([a-z][\w.:]*)(\s*)(.*);\s*$")
 _KERNEL = re.compile(r"^\s*(?:\.\w+\s+)*\.(entry|func)\b")
 _REGISTER = re.compile(r"%[a-z]+\d+")
 _PARAMETER = re.compile(r"\[\w+_param_(\d+)(\+\d+)?\]")
@@ -472,6 +472,25 @@ def _axes(_: Kernel, one: Statement) -> Found:
                     name = {"tid": "threadIdx", "ctaid": "blockIdx", "ntid": "blockDim", "nctaid": "gridDim"}[match[1]]
                     words = f"{name}.{match[2]} is {name}.{axis}"
                     yield words, one.with_operand(place, f"%{match[1]}.{axis}")
+
+
+def _ranks(_: Kernel, one: Statement) -> Found:
+    """The thread's number in the place of the block's, and the reverse, wherever the line has them."""
+    if one.name == "mov" and (match := AXES.fullmatch(one.operands[-1])) and match[1] in ("tid", "ctaid"):
+        other = {"tid": "ctaid", "ctaid": "tid"}[match[1]]
+        words = f"threadIdx.{match[2]} and blockIdx.{match[2]} are exchanged"
+        yield words, one.with_operand(len(one.operands) - 1, f"%{other}.{match[2]}")
+
+
+def _scaled_arguments(_: Kernel, one: Statement) -> Found:
+    """A whole number that is an argument of a function, doubled or halved."""
+    if not one.opcode.startswith(("st.param.b32", "st.param.u32")):
+        return
+    for nth, (place, own, operand) in enumerate(_uses(one)):
+        for opcode, words in (("shl.b32", "twice"), ("shr.s32", "half")) if _kind_of(own) == "%r" else ():
+            before = f"{one.indent}{{ .reg .b32 %other; {opcode} %other, {own}, 1;"
+            changed = f"{before} {one.with_operand(place, operand('%other')).strip()} }}"
+            yield f"an argument is {words} as large#{one.opcode} {one.phase} {nth}", changed
 
 
 def _matrices(_: Kernel, one: Statement) -> Found:
@@ -1116,6 +1135,7 @@ KINDS = (
     _operators,
     _integers,
     _limits,
+    _ranks,
     _axes,
     _sizes,
     _factors,
@@ -1137,6 +1157,8 @@ SOURCE_KINDS = (
         _numbers(_edges),
         _ones,
         _ones_of_arguments,
+        _scaled_arguments,
+        _ranks,
         _rounded_up,
         _swapped,
         _quotients,

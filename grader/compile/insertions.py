@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from grader.compile.changes import Change, Kernel, Statement, kernels_of, nth_of, origin_of
 
 REACH = 12  # lines of the file around those that a finding names
+NEXT = 3  # lines between two that may be exchanged
 MOST_GUARDED = 8  # variables that a line's guard compares
 SMALL = 4  # a constant whose multiples may come from elsewhere
 MOST_LIMITS = 10  # that they are compared with
@@ -22,8 +23,14 @@ MOST_LINES = 40  # before which something may be missing
 _NEEDS_OTHERS = re.compile(r"^(bar\.|barrier\.|cp\.async|fence|membar|wgmma|mbarrier|griddepcontrol)")
 _WHOLE = re.compile(r"%rd?\d+")
 _ZERO = {"%r": "mov.u32 {}, 0;", "%rd": "mov.u64 {}, 0;", "%f": "mov.f32 {}, 0f00000000;", "%rs": "mov.u16 {}, 0;"}
+_BLOCK_END = re.compile(r"^\s*(?:\$\w+:|(?:@!?%p\d+\s+)?bra\b|ret\b)")
 _ACCESSES = ("ld", "st", "atom", "red", "call", "ldmatrix", "stmatrix")
-_BARRIER = re.compile(r"^(bar\.sync|barrier\.sync|bar\.warp\.sync|barrier\.cluster)")
+_MOVABLE = {
+    "the barrier": re.compile(r"bar\.sync|barrier\.sync|bar\.warp\.sync|barrier\.cluster"),
+    "the commit": re.compile(r"cp\.async\.(?:bulk\.)?commit_group|wgmma\.commit_group"),
+    "the wait": re.compile(r"cp\.async\.(?:bulk\.)?wait_group|wgmma\.wait_group"),
+    "the arrival": re.compile(r"mbarrier\.arrive"),
+}
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,7 @@ class _Missing:
     needs: str
     said: str
     is_fence: bool = False  # which belongs to what is written before it
+    unless: str = ""  # what the code has not: one of its kind may only be at fault
 
 
 _MISSING = (
@@ -78,12 +86,19 @@ _MISSING = (
     ),
     _Missing("a `__threadfence()`", "membar.gl;", "atom", "atomic|fence", is_fence=True),
     _Missing("a `fence.proxy.async`", "fence.proxy.async;", "bulk|wgmma", r"fence\.proxy", is_fence=True),
-    _Missing("a wait for all of the thread's `cp.async`", "cp.async.wait_all;", r"cp\.async\.c[ag]", r"cp\.async"),
+    _Missing(
+        "a wait for all of the thread's `cp.async`",
+        "cp.async.wait_all;",
+        r"cp\.async\.c[ag]",
+        r"cp\.async",
+        unless=r"cp\.async\.wait",
+    ),
     _Missing(
         "a wait for all `cp.async` and a `__syncthreads()`",
         "cp.async.wait_all; bar.sync 0;",
         r"cp\.async\.c[ag]",
         r"cp\.async",
+        unless=r"cp\.async\.wait",
     ),
     _Missing("a `__threadfence()` and a `__syncthreads()`", "membar.gl; bar.sync 0;", "atom", "atomic"),
     _Missing(
@@ -104,7 +119,7 @@ def missing_of(ptx: str, name: str, within: Collection[int], near: Collection[in
     behind = sorted(gaps, key=lambda gap: (gap.line <= write, gap.line))
     changes = []
     for each in sorted(_MISSING, key=lambda each: re.search(each.said, said) is None):
-        if re.search(each.needs, ptx) is not None:
+        if re.search(each.needs, ptx) is not None and not (each.unless and re.search(each.unless, ptx)):
             for gap in behind if each.is_fence and write else gaps:
                 words = f"{each.noun} stands {gap.words}"
                 changes.append(Change(gap.line, words, gap.with_text(text, each.text)))
@@ -127,25 +142,58 @@ def _fenced(ptx: str, name: str, within: Collection[int]) -> list[Change]:
     ]
 
 
-def moved_of(ptx: str, name: str, within: Collection[int]) -> list[Change]:
-    """Barriers that stand at another place, or are left out."""
+def moved_of(ptx: str, name: str, within: Collection[int], nouns: Collection[str] = ("the barrier",)) -> list[Change]:
+    """Barriers, commits, waits and arrivals that stand at another place, or are left out. That of a wrapper belongs to
+    the line that calls it."""
     text = ptx.split("\n")
-    barriers: dict[int, list[Statement]] = {}
+    chosen: dict[tuple[str, int], list[Statement]] = {}
     for kernel in kernels_of(ptx, name):
         for one in kernel.statements:
-            if one.line in within and _BARRIER.match(one.opcode):
-                barriers.setdefault(one.line, []).append(one)
+            noun = next((noun for noun in nouns if _MOVABLE[noun].match(one.opcode)), None)
+            line = one.line if one.line in within else one.caller
+            if noun is not None and line in within:
+                chosen.setdefault((noun, line), []).append(one)
     gaps = _gaps(ptx, name, within)
     found = []
-    for line, statements in barriers.items():
+    for (noun, line), statements in sorted(chosen.items(), key=lambda each: list(nouns).index(each[0][0])):
         removed = {one.number: "" for one in statements}
-        opcode = " ".join(text[statements[0].number].split())
-        found.append(Change(line, f"the barrier of line {line} is left out", removed))
+        words = {" ".join(text[one.number].split()) for one in statements}
+        if len(words) > 1:
+            continue
+        found.append(Change(line, f"{noun} of line {line} is left out", removed))
         for gap in _nearest(gaps, [line]):
             if line != gap.line and not any(number in removed for number, _ in gap.numbers):
-                lines = {**removed, **gap.with_text(text, opcode)}
-                found.append(Change(line, f"the barrier of line {line} stands {gap.words} instead", lines))
+                lines = {**removed, **gap.with_text(text, "".join(words))}
+                found.append(Change(line, f"{noun} of line {line} stands {gap.words} instead", lines))
     return found
+
+
+def exchanged_of(ptx: str, name: str, within: Collection[int]) -> list[Change]:
+    """Two lines that follow each other, in the other order."""
+    text = ptx.split("\n")
+    found: dict[tuple[int, int], dict[int, str]] = {}
+    for kernel in kernels_of(ptx, name):
+        runs = [run for run in _runs(kernel) if run.line]
+        for one, other in zip(runs, runs[1:], strict=False):
+            if not one.line < other.line <= one.line + NEXT or not {one.line, other.line} <= {*within}:
+                continue
+            begin, middle, end = _begin(one, text), _begin(other, text), _end(other.statements, text) + 1
+            lines = text[begin:end]
+            if begin >= middle or any(_BLOCK_END.match(line) for line in lines):
+                continue
+            swapped = [*text[middle:end], *text[begin:middle]]
+            found.setdefault((one.line, other.line), {}).update(dict(zip(range(begin, end), swapped, strict=True)))
+    return [
+        Change(first, f"line {second} comes before line {first}", lines) for (first, second), lines in found.items()
+    ]
+
+
+def _begin(run: _Run, text: Sequence[str]) -> int:
+    """The first line of its code, with the braces that are opened there: those of a call."""
+    first = run.statements[0].number
+    while text[first - 1].lstrip().startswith(("{ //", ".reg", ".param", ".loc", "//")) and first > 1:
+        first -= 1
+    return first
 
 
 def guarded_of(
@@ -239,7 +287,7 @@ def _literal(value: float) -> str:
 def _rank(words: str) -> int:
     """Parameters are the likeliest limits, then 0."""
     limit = words.partition("<")[2]
-    return 0 if "parameter" in limit else 1 if not limit else 2
+    return 0 if "parameter" in limit or "negative" in words else 1 if not limit else 2
 
 
 def _runs(kernel: Kernel) -> list[_Run]:
@@ -321,7 +369,9 @@ def _conditions(kernel: Kernel, block: Sequence[Statement], constants: Mapping[s
     for register in _variables(kernel, block):
         words = origin_of(kernel, register)
         yield from _compared(kernel, register, words, constants)
-        if register.startswith("%r") and not register.startswith("%rd"):
+        bits = "64" if register.startswith("%rd") else "32"
+        yield f"{words} is not negative", f"setp.lt.s{bits} %other, {register}, 0;"
+        if bits == "32":
             yield f"{words} is 0", f"setp.ne.s32 %other, {register}, 0;"
 
 

@@ -1,7 +1,8 @@
 """A call that fails -> whether it is right as the first call of a process: then the file keeps something between calls.
 
-The second call that is compared is the same to the last pointer, in the same order of warps and blocks. Only what the
-file itself has kept can make it another: a variable of the device or of the host, or memory that it did not free.
+The second call that is compared is the same to the last pointer. Only what the file itself has kept can make it
+another: a variable of the device or of the host, or memory that it did not free. Blocks that wait for each other may
+come in another order in each call, so what is found must be found again in processes of their own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from grader.judge.lab import judged
 from grader.verdict import Clue
 
 SECONDS = 3.0  # of a launcher, in one call
+AGAIN = 3  # times that it must be found again
 BEFORE = 2  # other shapes that are called first
 
 
@@ -41,13 +43,31 @@ def of_calls(process: Process, failed: Case, others: Iterable[Case]) -> tuple[Cl
     try:
         if process.fails(failed):
             words = "right in call 1 of a process, wrong in call 2, which is the same call"
-            return (Clue("calls", f"{words}: the file keeps something from call to call"),)
+            return _clue(words) if _is_found_again(process, failed, failed) else ()
         for other in [*others][:BEFORE]:
             process.restart()
             process.fails(other)
             if process.fails(failed):
                 words = f"right in call 1 of a process, wrong after a call with {other.shape}"
-                return (Clue("calls", f"{words}: the file keeps something from call to call"),)
+                return _clue(words) if _is_found_again(process, other, failed) else ()
         return ()
     finally:
         process.restart()
+
+
+def _clue(words: str) -> tuple[Clue, ...]:
+    return (Clue("calls", f"{words}: the file keeps something from call to call"),)
+
+
+def _is_found_again(process: Process, first: Case, failed: Case) -> bool:
+    """Whether the case is right as the first call of each of some processes, and fails after another call in each."""
+    for _ in range(AGAIN):
+        process.restart()
+        if process.fails(failed):
+            return False
+        if first is not failed:
+            process.restart()
+            process.fails(first)
+        if not process.fails(failed):
+            return False
+    return True

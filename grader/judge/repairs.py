@@ -30,6 +30,7 @@ from typing import Any
 from grader.compile.changes import (
     KINDS,
     MORE_KINDS,
+    OF_CALLS,
     SOURCE_KINDS,
     Change,
     changes_of,
@@ -38,7 +39,7 @@ from grader.compile.changes import (
     without,
 )
 from grader.compile.changes import Kind as Kinds
-from grader.compile.insertions import guarded_of, missing_of, moved_of, scaled_of, valued_of
+from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
 from grader.content.functions import all_constants_of, constants_of
 from grader.content.skeleton import skeleton_of
 from grader.content.source_file import is_helper, lines_with
@@ -79,6 +80,12 @@ LARGE_WORK, LARGE_INSTRUCTIONS = 20_000_000, 2_000_000  # of more cases, for a c
 CONFIRMED, CONFIRMED_SEED = 12, 100  # of these cases: how many, and the seed of the first
 LINES = 2  # that a clue names, at most
 RUNS = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)  # code that can be called
+MOVED = {  # what may stand at another place -> what a race is said to lack
+    "the commit": r"cp\.async|bulk copy|wgmma",
+    "the arrival": "bulk copy|wgmma|mbarrier",
+    "the barrier": "no barrier",
+    "the wait": r"cp\.async|bulk copy|wgmma",
+}
 OF_ORDER = (Kind.RACE, Kind.UNINITIALISED, Kind.DEADLOCK)  # findings that a barrier may take away
 
 _WHOLE = re.compile(r"\bconstexpr\s+(?:unsigned|u?int\w*)\s+(\w+)\s*=")
@@ -364,10 +371,12 @@ def _of_kernels(
     trial, failed = files.trial, cases[0]
     near = _lines_of(finding) if finding is not None else ()
     if trial.kind in OF_ORDER and not is_found:
-        whole = files.close_that_fails(failed, near) or trial
-        if found := _found_whole(whole, cases, files.source, own, finding):
-            return found, []
-    if (found := _found(trial, cases, own, (KINDS,), near)) or is_found or files.close is None:
+        close = files.close_that_fails(failed, near)
+        for whole in (close, trial) if close is not None else (trial,):
+            if found := _found_whole(whole, cases, files.source, own, finding):
+                return found, []
+    steps = (OF_CALLS, KINDS) if trial.kind in OF_ORDER else (KINDS,)
+    if (found := _found(trial, cases, own, steps, near)) or is_found or files.close is None:
         return found, []
     close = files.close_that_fails(failed, near)
     if close is None:
@@ -396,17 +405,19 @@ def _found_whole(
     if trial.kind in OF_ORDER:
         around = {*own, *_cuts(source, skeleton_of(trial.lab.kata))}
         deadlock = trial.kind is Kind.DEADLOCK
-        changes += moved_of(text, name, around) if deadlock else missing_of(text, name, around, near, finding.message)
+        changes += [] if deadlock else missing_of(text, name, around, near, finding.message)
+        nouns = [noun for noun, said in MOVED.items() if deadlock or re.search(said, finding.message)]
+        changes += moved_of(text, name, around, nouns)
         changes.sort(key=lambda change: is_helper(source, change.line))
     changes += guarded_of(text, name, own, near, trial.constants)
-    left, trial.seconds = trial.seconds - WHOLE_SECONDS, WHOLE_SECONDS
+    left, trial.seconds = trial.seconds, WHOLE_SECONDS
     found = [*islice(_right_ones(trial, changes, cases), 1)]
-    trial.seconds += left
+    trial.seconds = left - (WHOLE_SECONDS - trial.seconds) / 2  # more than half of it is rarely used
     return found  # a barrier is often right in several places
 
 
 def _found_valued(trial: _Trial, cases: Sequence[CaseKey], source: str, own: Collection[int]) -> list[Change]:
-    """The constants of the learner's lines that make all right with another value."""
+    """The constants of the learner's lines that make all right with another value; then two lines in the other order."""
     known: list[tuple[str, int | float, int]] = [
         *((each.name, each.value, each.line) for each in all_constants_of(source) if each.value > 1),
         *((found[1], float(found[2]), source.count("\n", 0, found.start()) + 1) for found in _REAL.finditer(source)),
@@ -419,6 +430,7 @@ def _found_valued(trial: _Trial, cases: Sequence[CaseKey], source: str, own: Col
         (name, line, {*lines_with(name, source)} - {line}) for name, line in others if line in own and name not in names
     ]
     changes += scaled_of(trial.text, trial.name, unknown)
+    changes += exchanged_of(trial.text, trial.name, own)
     return [*islice(_right_ones(trial, changes, cases), 1)]
 
 
@@ -482,8 +494,9 @@ def _cases(lab: Lab, failed: CaseKey) -> list[CaseKey]:
     for is_wrong, most in ((True, WRONG), (False, RIGHT)):
         keys = sorted((key for key in chosen if lab.known[key] == is_wrong), key=lambda key: -work[key])
         found += [*_of_other_sizes(keys), *keys][:most]
-    for sizes in lab.spec.named_sizes:  # few are known after a finding
-        if len(found) < WRONG + RIGHT and allowed(lab.kata, sizes) and lab.spec.work(sizes) <= WORK:
+    for sizes in sorted(lab.spec.named_sizes, key=lab.spec.work):  # few are known after a finding
+        most = WORK if len(found) + len(named) >= LEAST_RIGHT else LARGE_WORK
+        if len(found) < WRONG + RIGHT and allowed(lab.kata, sizes) and lab.spec.work(sizes) <= most:
             named.append(CaseKey.of(lab.spec, sizes, lab.spec.values[len(named) % len(lab.spec.values)].name, 1))
     keys = [*dict.fromkeys([*found, *named])][: 2 * (WRONG + RIGHT)]
     return [failed, *sorted(keys[1:], key=lambda key: lab.spec.work(dict(key.sizes)))]  # a small one tells sooner
