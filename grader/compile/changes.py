@@ -50,6 +50,7 @@ SHORT_STEP = 8  # of a loop in which a thread goes over what it has itself
 FACTORS = (2, 4, 8, 16, 32, 64, 128, 256)
 FARTHEST = 40  # statements between one and a number that may be meant in the place of its own
 REACH = 12  # statements between two that write
+ROUNDS = (2, 3, 4, 5, 6, 8)  # slots of a ring
 MOST_IN_FLIGHT = 5  # groups of copies or products
 MOST_ARRIVALS, WARP = 1024, 32
 MOST_OFF_BY_ONE_FLOAT = 512.0
@@ -391,8 +392,8 @@ def _integers(kernel: Kernel, one: Statement) -> Found:
             others += [value + 2, value - 2, value + 3, value - 3]
         if one.name == "and" and value > 1 and value & (value + 1) == 0:
             others += [2 * value + 1, value // 2, 4 * value + 3, value // 4]
-        if one.name == "setp" and value > 1:
-            others += [2 * value, value // 2, 2 * value + 1, (value - 1) // 2]
+        if one.name == "setp" and value > 1:  # one round in the place of several goes round the line at fault
+            others += [each for each in (2 * value, value // 2, 2 * value + 1, (value - 1) // 2) if each > 1]
         if one.name not in ("shl", "shr", "setp") and value > 1 and value & (value - 1) == 0:
             powers = [2 * value, value // 2, 4 * value, value // 4, 8 * value, value // 8]
             others = [*powers, *others] if value > 2 else [*others, *powers]
@@ -408,6 +409,16 @@ def _integers(kernel: Kernel, one: Statement) -> Found:
             noun = "value that it starts from" if one.is_start else "constant"
             words = shown.get(one.name, f"the {noun} is {{new}} in place of {{old}}").format(old=value, new=other)
             yield words, one.with_operand(place, str(other))
+
+
+def _steps(kernel: Kernel, one: Statement) -> Found:
+    """The step of a loop, times a power of two or divided by it."""
+    if not kernel.is_step(one) or (value := int(one.operands[-1])) <= SHORT_STEP:
+        return
+    for power, part in ((2, "half"), (4, "a quarter"), (8, "an eighth")):  # the same in all instances of a template
+        yield f"the step is {power} times as large", one.with_operand(len(one.operands) - 1, str(power * value))
+        if value % power == 0:
+            yield f"the step is {part} as large", one.with_operand(len(one.operands) - 1, str(value // power))
 
 
 def _named(kernel: Kernel, one: Statement) -> Found:
@@ -1073,8 +1084,8 @@ def _waits(_: Kernel, one: Statement) -> Found:
                 yield f"{words}#{one.opcode}", one.with_operand(0, str(left))
 
 
-def _parities(_: Kernel, one: Statement) -> Found:
-    """A wait for the phase of the other parity."""
+def _parities(kernel: Kernel, one: Statement) -> Found:
+    """A wait for the phase of the other parity, or of one that changes less often."""
     if not one.opcode.startswith("mbarrier.") or ".parity" not in one.opcode:
         return
     own, words = one.operands[2], "the wait is for the phase of the other parity"
@@ -1083,6 +1094,12 @@ def _parities(_: Kernel, one: Statement) -> Found:
     elif _REGISTER.fullmatch(own):
         flipped = f"{one.indent}{{ .reg .b32 %other; xor.b32 %other, {own}, 1;"
         yield words, f"{flipped} {one.with_operand(2, '%other').strip()} }}"
+        made = [kernel.statements[place] for place in kernel.set_by.get(own, ())]
+        if len(made) == 1 and (made[0].name, made[0].operands[-1]) in (("and", "1"), ("rem", "2")):
+            for rounds in ROUNDS:
+                number = f"div.u32 %other, {made[0].operands[1]}, {rounds}; and.b32 %other, %other, 1;"
+                slower = f"{one.indent}{{ .reg .b32 %other; {number} {one.with_operand(2, '%other').strip()} }}"
+                yield f"the parity that the wait is for changes once in {rounds} rounds", slower
 
 
 def _arrivals(kernel: Kernel, one: Statement) -> Found:
@@ -1156,6 +1173,7 @@ SOURCE_KINDS = (
     (
         _numbers(_edges),
         _ones,
+        _steps,
         _ones_of_arguments,
         _scaled_arguments,
         _ranks,

@@ -71,6 +71,7 @@ LEAST = 2_000
 UNKNOWN = 200_000  # of a call whose finding ended it
 MOST_LOST = 5_000  # that a call is taken for which does not say how many it took
 OF_OTHERS = 1_500_000  # that a call on another case may take
+TOO_LONG = 2  # cases
 LEAST_RIGHT = 6  # of the cases, where the larger ones take too many instructions
 LEAST_CASES = 4  # on fewer, a change is right by chance
 WRONG, RIGHT = 6, 6  # other cases that must be right, too: of those that failed, and of those that passed
@@ -119,6 +120,7 @@ class _Trial:
     wrong: int = 0  # elements that the failing case has wrong
     left: int = 0  # that the last call had wrong
     timed_out: bool = False  # the last call
+    told: CaseKey | None = None  # the case that was wrong last, of those that confirm a change
     confirmed: int = 0  # cases that are right with each change that was found; 0: none was
     constants: Mapping[str, int] = field(default_factory=dict)  # that the file names
     tried: list[Change] = field(default_factory=list)
@@ -212,12 +214,20 @@ class _Trial:
         return right
 
     def _right_cases(self, cases: Sequence[CaseKey], ptx: Path, limit: int) -> int:
-        """How many are right, up to the first that takes too many instructions: those behind it are larger. 0 where one
-        is wrong."""
-        for count, key in enumerate(cases):
-            if not self.is_right(key, ptx, limit):
-                return count if self.timed_out else 0
-        return len(cases)
+        """How many are right; 0 where one is wrong. A few may take too many instructions: then larger ones would, too.
+        The case that told last comes second."""
+        count = too_long = 0
+        for key in sorted(cases, key=lambda key: (key != cases[0], key != self.told)):
+            if self.is_right(key, ptx, limit):
+                count += 1
+            elif self.timed_out and key != cases[0]:
+                too_long += 1
+                if too_long == TOO_LONG:
+                    break
+            else:
+                self.told = key
+                return 0
+        return count
 
     def stays_right(self, text: Sequence[str]) -> bool:
         """Whether changed code is right in more cases."""
@@ -371,12 +381,13 @@ def _of_kernels(
     trial, failed = files.trial, cases[0]
     near = _lines_of(finding) if finding is not None else ()
     if trial.kind in OF_ORDER and not is_found:
+        if found := _found(trial, cases, own, (OF_CALLS,), near):
+            return found, []
         close = files.close_that_fails(failed, near)
         for whole in (close, trial) if close is not None else (trial,):
             if found := _found_whole(whole, cases, files.source, own, finding):
                 return found, []
-    steps = (OF_CALLS, KINDS) if trial.kind in OF_ORDER else (KINDS,)
-    if (found := _found(trial, cases, own, steps, near)) or is_found or files.close is None:
+    if (found := _found(trial, cases, own, (KINDS,), near)) or is_found or files.close is None:
         return found, []
     close = files.close_that_fails(failed, near)
     if close is None:
