@@ -237,7 +237,7 @@ def changes_of(
         groups: dict[tuple[int, str], dict[int, str]] = {}
         for kernel in kernels:
             for statement in kernel.statements:
-                places = [kernel.line_of(statement), *([statement.caller] if kind in OF_CALLS else [])]
+                places = [kernel.line_of(statement), *([statement.caller] if kind in OF_CALLERS else [])]
                 chosen = [line for line in places if line and (within is None or line in within)]
                 for words, text in kind(kernel, statement) if chosen else ():
                     lines = text if isinstance(text, dict) else {statement.number: text}
@@ -494,7 +494,13 @@ def _ranks(_: Kernel, one: Statement) -> Found:
 
 
 def _scaled_arguments(_: Kernel, one: Statement) -> Found:
-    """A whole number that is an argument of a function, doubled or halved."""
+    """A whole number that is an argument of a function, or becomes a float, doubled or halved."""
+    if one.opcode in ("cvt.rn.f32.s32", "cvt.rn.f32.u32"):
+        for opcode, words in (("shl.b32", "twice"), ("shr.s32", "half")):
+            before = f"{one.indent}{{ .reg .b32 %other; {opcode} %other, {one.operands[1]}, 1;"
+            changed = f"{before} {one.with_operand(1, '%other').strip()} }}"
+            yield f"the whole number that becomes a float is {words} as large#{one.phase}", changed
+        return
     if not one.opcode.startswith(("st.param.b32", "st.param.u32")):
         return
     for nth, (place, own, operand) in enumerate(_uses(one)):
@@ -1219,4 +1225,5 @@ SOURCE_KINDS = (
 # another number is not tried there.
 MORE_KINDS = ((_ones, _quotients, _more, _arguments, _scaled),)
 OF_CALLS = (_waits, _parities, _arrivals, _masks)  # what wrappers of one instruction do is said of their callers, too
+OF_CALLERS = (*OF_CALLS, _scaled_arguments)
 ALTERNATING = (_edges, _operators, _signs)  # two of a kind are often on one line, which the compiler may repeat

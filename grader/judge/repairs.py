@@ -15,6 +15,7 @@ Only lines that the learner wrote are changed.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -61,6 +62,7 @@ SOURCE_SECONDS = 1.8  # for code that is close to the source
 WHOLE_SECONDS = 0.7  # of these, for statements as wholes
 PAIR_SECONDS = 0.4  # for two changes at once, in either code
 FIRSTS, IMPROVED = 3, 0.75  # changes that others are tried with: how many, and what they leave of the wrong elements
+BESIDE, TWINS = 2, 4  # lines between two that are changed in the same way, and how many such pairs are tried
 PAIR_CASES = 8  # that two changes at once must make right, at least
 OF_CALL, OF_BYTE, OF_INSTRUCTION = 2.5e-3, 3.5e-8, 4e-7  # what a call, a byte of PTX and a warp instruction cost
 OF_SHARED_BYTE = 1.5e-8  # of all blocks that a call launches
@@ -578,6 +580,17 @@ def _right_pair(trial: _Trial, cases: Sequence[CaseKey]) -> Iterator[Change]:
         return
     limit = min(OF_OTHERS, trial.lab.limits.instructions)
     trial.seconds = PAIR_SECONDS
+    for first, second in _twins(trial.tried):
+        if trial.seconds <= 0:
+            break
+        changed = second.applied(first.applied(trial.text.split("\n")))
+        ptx = trial.write(changed, short=True)
+        right = trial.is_right(cases[0], ptx, trial.limit)
+        ptx.unlink()
+        if right and trial.are_right(cases, changed, limit) and trial.stays_right(changed):
+            yield from (first, second)
+            return
+    trial.seconds = PAIR_SECONDS
     # What makes this one case right, and no other, more often goes round the line at fault.
     for _, first in sorted(trial.better, key=lambda each: (each[0] == 0, each[0]))[:FIRSTS]:
         text = first.applied(trial.text.split("\n"))
@@ -597,6 +610,19 @@ def _right_pair(trial: _Trial, cases: Sequence[CaseKey]) -> Iterator[Change]:
             if right and trial.are_right(cases, changed, limit) and trial.stays_right(changed):
                 yield from (first, second)
                 return
+
+
+def _twins(tried: Sequence[Change]) -> Iterator[tuple[Change, Change]]:
+    """The same change on two lines that are beside each other: who makes a mistake makes it there twice."""
+    count: Counter[tuple[str, int, int]] = Counter()
+    for place, first in enumerate(tried):
+        for second in tried[place + 1 :]:
+            lines = sorted((first.line, second.line))
+            if first.words == second.words and 0 < lines[1] - lines[0] <= BESIDE:
+                key = (first.words, *lines)
+                count[key] += 1
+                if count[key] <= TWINS and first.lines.keys().isdisjoint(second.lines):
+                    yield first, second
 
 
 def _known(line: int | None) -> int:
