@@ -41,7 +41,7 @@ from grader.compile.changes import (
 )
 from grader.compile.changes import Kind as Kinds
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
-from grader.content.functions import all_constants_of, constants_of
+from grader.content.functions import Code, all_constants_of, constants_of
 from grader.content.skeleton import skeleton_of
 from grader.content.source_file import is_helper, lines_with
 from grader.devices import Call, Finding, Outcome
@@ -91,6 +91,7 @@ MOVED = {  # what may stand at another place -> what a race is said to lack
 }
 OF_ORDER = (Kind.RACE, Kind.UNINITIALISED, Kind.DEADLOCK)  # findings that a barrier may take away
 
+_QUOTIENT = re.compile(r"(?<![\w.])(\d+) ?/ ?(\d+)(?![\w.])")
 _WHOLE = re.compile(r"\bconstexpr\s+(?:unsigned|u?int\w*)\s+(\w+)\s*=")
 _REAL = re.compile(r"\bconstexpr\s+float\s+(\w+)\s*=\s*(-?\d[\d.]*(?:e-?\d+)?)f;")
 
@@ -322,6 +323,19 @@ def _clue(
         names, count = Names(files.source), files.confirmed or len(cases)
         words = _words(found, count, "or", names) if found else _words(pair, count, "and", names)
         yield Clue("repair", words, line=lines.pop() if len(lines) == 1 else None)
+    elif not lines:
+        yield from _zero_quotients(files.source, own)
+
+
+def _zero_quotients(source: str, own: Collection[int]) -> Iterator[Clue]:
+    """The first line with a quotient of two whole numbers that is 0: nvcc leaves nothing of it that could be changed."""
+    code = Code(source)
+    for found in _QUOTIENT.finditer(code.text):
+        line = code.line_at(found.start())
+        if int(found[1]) < int(found[2]) and int(found[1]) and line in own:
+            words = f"on line {line} `{found[0]}` is a quotient of whole numbers, rounded down: 0"
+            yield Clue("repair", words, line=line)
+            return
 
 
 @dataclass
