@@ -11,6 +11,7 @@ import struct
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from grader.compile.changes import Change, Kernel, Statement, kernels_of, nth_of, origin_of
 
@@ -174,7 +175,7 @@ def exchanged_of(ptx: str, name: str, within: Collection[int]) -> list[Change]:
     found: dict[tuple[int, int], dict[int, str]] = {}
     for kernel in kernels_of(ptx, name):
         runs = [run for run in _runs(kernel) if run.line]
-        for one, other in zip(runs, runs[1:], strict=False):
+        for one, other in pairwise(runs):
             if not one.line < other.line <= one.line + NEXT or not {one.line, other.line} <= {*within}:
                 continue
             begin, middle, end = _begin(one, text), _begin(other, text), _end(other.statements, text) + 1

@@ -328,7 +328,7 @@ def _clue(
 
 
 def _zero_quotients(source: str, own: Collection[int]) -> Iterator[Clue]:
-    """The first line with a quotient of two whole numbers that is 0: nvcc leaves nothing of it that could be changed."""
+    """The first line with a quotient of two whole numbers that is 0: nvcc leaves nothing of it to change."""
     code = Code(source)
     for found in _QUOTIENT.finditer(code.text):
         line = code.line_at(found.start())
@@ -444,7 +444,7 @@ def _found_whole(
 
 
 def _found_valued(trial: _Trial, cases: Sequence[CaseKey], source: str, own: Collection[int]) -> list[Change]:
-    """The constants of the learner's lines that make all right with another value; then two lines in the other order."""
+    """The constants of own lines that make all right with another value; then two lines in the other order."""
     known: list[tuple[str, int | float, int]] = [
         *((each.name, each.value, each.line) for each in all_constants_of(source) if each.value > 1),
         *((found[1], float(found[2]), source.count("\n", 0, found.start()) + 1) for found in _REAL.finditer(source)),
@@ -631,9 +631,8 @@ def _twins(tried: Sequence[Change]) -> Iterator[tuple[Change, Change]]:
     count: Counter[tuple[str, int, int]] = Counter()
     for place, first in enumerate(tried):
         for second in tried[place + 1 :]:
-            lines = sorted((first.line, second.line))
-            if first.words == second.words and 0 < lines[1] - lines[0] <= BESIDE:
-                key = (first.words, *lines)
+            if first.words == second.words and 0 < abs(second.line - first.line) <= BESIDE:
+                key = (first.words, min(first.line, second.line), max(first.line, second.line))
                 count[key] += 1
                 if count[key] <= TWINS and first.lines.keys().isdisjoint(second.lines):
                     yield first, second
