@@ -11,7 +11,7 @@ import pytest
 from facts import has
 
 from grader.compile.changes import SOURCE_KINDS, changes_of, lines_behind, parameter_types, without
-from grader.compile.insertions import guarded_of, missing_of, moved_of, scaled_of, valued_of
+from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
 from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
 from grader.judge.repair_words import Names
@@ -274,6 +274,60 @@ def test_a_constant_changes_on_all_lines_that_use_it() -> None:
     assert any("0f42FE0000" in text for each in real for text in each.lines.values())  # 127
 
 
+MOVES = """
+.file 1 "/a/kata.cu"
+.visible .entry m(
+	.param .u32 m_param_0
+)
+{
+	.loc 1 5 0
+	ld.param.u32 	%r1, [m_param_0];
+	.loc 1 6 9
+	st.u32 	[%SP+0], %r1;
+	.loc 1 7 9
+	ld.u32 	%r2, [%SP+0];
+	st.u32 	[%SP+4], %r2;
+	.loc 1 3 5, function_name $L__info_string0, inlined_at 1 8 9
+	cp.async.commit_group;
+	.loc 1 9 9
+	rem.s32 	%r3, %r1, 2;
+	.loc 1 4 5, function_name $L__info_string1, inlined_at 1 9 9
+	mbarrier.try_wait.parity.shared::cta.b64 p, [%r4], %r3;
+	.loc 1 10 9
+	st.u32 	[%SP+8], %r3;
+	add.s64 	%rd2, %rd1, 256;
+	mov.u64 	%rd1, %rd2;
+}
+"""
+
+
+def test_two_lines_are_exchanged() -> None:
+    [change] = [each for each in exchanged_of(MOVES, "kata.cu", {6, 7}) if each.line == 6]
+    assert change.words == "line 7 comes before line 6"
+    before = MOVES.split("\n")
+    after = change.applied(before)
+    assert sorted(after) == sorted(before)
+    assert after.index("\tld.u32 \t%r2, [%SP+0];") < after.index("\tst.u32 \t[%SP+0], %r1;")
+
+
+def test_a_commit_stands_elsewhere() -> None:
+    """That of a wrapper belongs to the line that calls it."""
+    words = {each.words for each in moved_of(MOVES, "kata.cu", {*range(5, 11)}, ["the commit"])}
+    assert {"the commit of line 8 is left out", "the commit of line 8 stands before line 10 instead"} <= words
+
+
+def test_a_parity_changes_less_often() -> None:
+    changes = changes_of(MOVES, "kata.cu", within={9}, constants={})
+    [found] = [each for each in changes if "once in 4 rounds" in each.words]
+    assert "div.u32 %other, %r1, 4; and.b32 %other, %other, 1;" in "".join(found.lines.values())
+
+
+def test_the_step_of_a_loop_changes_by_a_factor() -> None:
+    kinds = [kind for step in SOURCE_KINDS for kind in step]
+    words = {each.words for each in changes_of(MOVES, "kata.cu", kinds, {10})}
+    assert {"the step is 4 times as large", "the step is half as large"} <= words
+
+
 def test_comparisons_are_turned_one_at_a_time() -> None:
     kinds = [kind for step in SOURCE_KINDS for kind in step]
     turned = [each for each in changes_of(CONSTANTS, "kata.cu", kinds) if "comparison is the other" in each.words]
@@ -427,6 +481,21 @@ def test_what_the_launcher_gives_is_named(name: str, right: str, by: str, facts:
         ),
         ("quant_int8_token_bf16", "F = 127.0f", "F = 128.0f", Kind.WRONG_ANSWER, ["`INT8_MAX_F` is 127"]),
         ("swish_f16x8_pack", "swish(x2.y));", "swish(x2.x));", Kind.WRONG_ANSWER, ["element that it reads is another"]),
+        (
+            "scale_f32",
+            "blockIdx.x * blockDim.x + threadIdx.x",
+            "threadIdx.x * blockDim.x + blockIdx.x",
+            Kind.WRONG_ANSWER,
+            ["threadIdx.x and blockIdx.x are exchanged"],
+        ),
+        ("hardswish_f32x4", "(1.0f / 6.0f)", "(1 / 6)", Kind.WRONG_ANSWER, ["`1 / 6`", "whole numbers", "0"]),
+        (
+            "upsample_nearest2d_backward_f32",
+            "(row * OH + H - 1) / H;\n    const int64_t end_q = ((row + 1) * OH + H - 1) / H;",
+            "row * OH / H;\n    const int64_t end_q = (row + 1) * OH / H;",
+            Kind.WRONG_ANSWER,
+            ["its quotient is rounded up, and on line"],
+        ),
         ("warp_reduce_sum_f32", "FULL_MASK = 0xffffffff", "FULL_MASK = 0xffff", Kind.DEADLOCK, ["all 32 lanes"]),
     ],
 )
@@ -434,7 +503,7 @@ def test_what_is_missing_or_stands_elsewhere_is_named(
     name: str, right: str, by: str, kind: Kind, facts: list[str], tmp_path: Path
 ) -> None:
     verdict, _ = wrong(name, right, by, tmp_path, kind)
-    assert has(of_repair(verdict), "cases that were tried are right if", *facts)
+    assert has(of_repair(verdict), *facts)
 
 
 def test_more_blocks_are_not_named_where_the_kernel_leaves_elements_out(tmp_path: Path) -> None:
