@@ -1084,7 +1084,8 @@ def _order(kernel: Kernel, one: Statement) -> Found:
 def _waits(_: Kernel, one: Statement) -> Found:
     """More or fewer groups of copies or products that a wait leaves in flight."""
     if ".wait_group" in one.opcode and _is_integer(one.operands[0]):
-        for left in range(MOST_IN_FLIGHT):
+        least = 1 if one.opcode.startswith("wgmma") else 0  # to wait for all products takes away other mistakes, too
+        for left in range(least, MOST_IN_FLIGHT):
             if left != int(one.operands[0]):
                 words = f"the wait leaves {left} group{'' if left == 1 else 's'} in flight, not {one.operands[0]}"
                 yield f"{words}#{one.opcode}", one.with_operand(0, str(left))
@@ -1224,6 +1225,7 @@ SOURCE_KINDS = (
 # For optimised code of which no such PTX can be called. A number that it merged changes in all places at once, so
 # another number is not tried there.
 MORE_KINDS = ((_ones, _quotients, _more, _arguments, _scaled),)
-OF_CALLS = (_waits, _parities, _arrivals, _masks)  # what wrappers of one instruction do is said of their callers, too
-OF_CALLERS = (*OF_CALLS, _scaled_arguments)
+OF_CALLS = (_parities, _arrivals, _masks)
+WAITS = (_waits,)
+OF_CALLERS = (*OF_CALLS, *WAITS, _scaled_arguments)  # what wrappers of one instruction do is said of their callers, too
 ALTERNATING = (_edges, _operators, _signs)  # two of a kind are often on one line, which the compiler may repeat

@@ -32,6 +32,7 @@ from grader.compile.changes import (
     KINDS,
     MORE_KINDS,
     OF_CALLS,
+    WAITS,
     SOURCE_KINDS,
     Change,
     changes_of,
@@ -403,6 +404,9 @@ def _of_kernels(
         for whole in (close, trial) if close is not None else (trial,):
             if found := _found_whole(whole, cases, files.source, own, finding):
                 return found, []
+        # To wait for everything takes away what other mistakes do, too.
+        if found := _found_valued(trial, cases, files.source, own) or _found(trial, cases, own, (WAITS,), near):
+            return found, []
     if (found := _found(trial, cases, own, (KINDS,), near)) or is_found or files.close is None:
         return found, []
     close = files.close_that_fails(failed, near)
