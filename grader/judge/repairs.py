@@ -75,6 +75,7 @@ UNKNOWN = 200_000  # of a call whose finding ended it
 MOST_LOST = 5_000  # that a call is taken for which does not say how many it took
 OF_OTHERS = 1_500_000  # that a call on another case may take
 TOO_LONG = 2  # cases
+MOST_CONFIRMING = 0.8  # seconds of cases that confirm one change, where enough are right
 LEAST_RIGHT = 6  # of the cases, where the larger ones take too many instructions
 LEAST_CASES = 4  # on fewer, a change is right by chance
 WRONG, RIGHT = 6, 6  # other cases that must be right, too: of those that failed, and of those that passed
@@ -218,10 +219,12 @@ class _Trial:
         return right
 
     def _right_cases(self, cases: Sequence[CaseKey], ptx: Path, limit: int) -> int:
-        """How many are right; 0 where one is wrong. A few may take too many instructions: then larger ones would, too.
+        """How many are right, as far as they are tried; 0 where one is wrong. A few may take too many instructions.
         The case that told last comes second."""
-        count = too_long = 0
+        count, too_long, least = 0, 0, self.seconds - MOST_CONFIRMING
         for key in sorted(cases, key=lambda key: (key != cases[0], key != self.told)):
+            if count >= LEAST_RIGHT and self.seconds < least:
+                break
             if self.is_right(key, ptx, limit):
                 count += 1
             elif self.timed_out and key != cases[0]:
@@ -599,7 +602,7 @@ def _right_pair(trial: _Trial, cases: Sequence[CaseKey]) -> Iterator[Change]:
     limit = min(OF_OTHERS, trial.lab.limits.instructions)
     trial.seconds = PAIR_SECONDS
     for first, second in _twins(trial.tried):
-        if trial.seconds <= 0:
+        if trial.seconds <= PAIR_SECONDS / 2:
             break
         changed = second.applied(first.applied(trial.text.split("\n")))
         ptx = trial.write(changed, short=True)
@@ -608,7 +611,6 @@ def _right_pair(trial: _Trial, cases: Sequence[CaseKey]) -> Iterator[Change]:
         if right and trial.are_right(cases, changed, limit) and trial.stays_right(changed):
             yield from (first, second)
             return
-    trial.seconds = PAIR_SECONDS
     # What makes this one case right, and no other, more often goes round the line at fault.
     for _, first in sorted(trial.better, key=lambda each: (each[0] == 0, each[0]))[:FIRSTS]:
         text = first.applied(trial.text.split("\n"))
