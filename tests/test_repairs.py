@@ -236,7 +236,7 @@ def test_a_line_gets_a_guard_and_what_it_sets_is_0_without() -> None:
     [change] = [
         each
         for each in guarded_of(WHOLE, "kata.cu", {6}, [6], {})
-        if each.words == "it is executed only where what line 3 computes < parameter 2 of the kernel"
+        if each.words == "line 6 is executed only where what line 3 computes < parameter 2 of the kernel"
     ]
     text = "\n".join(change.lines.values())
     assert "setp.ge.s32 %other, %r2, %limit; @%other bra $other_" in text

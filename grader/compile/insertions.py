@@ -218,7 +218,7 @@ def guarded_of(
                             lines = _skipped(kernel, block[nth:], text, condition)
                             groups.setdefault((run.line, f"{words}#{nth}"), {}).update(lines)
     return [
-        Change(line, f"it is executed only where {words.partition('#')[0]}", lines)
+        Change(line, f"line {line} is executed only where {words.partition('#')[0]}", lines)
         for (line, words), lines in sorted(groups.items(), key=lambda each: _rank(each[0][1]))
     ]
 

@@ -651,7 +651,7 @@ def _known(line: int | None) -> int:
 def _way(change: Change | LauncherChange, names: Names) -> str:
     if change.line is None:
         return change.words
-    if re.search(rf"\b(before|after|of) line {change.line}\b", change.words):  # which says where it is
+    if re.search(rf"(^|\b(before|after|of) )line {change.line}\b", change.words):  # which says where it is
         return names.named(change.words, change.line)
     return f"on line {change.line} {names.named(change.words, change.line)}"
 
