@@ -11,8 +11,10 @@ import pytest
 from facts import has
 
 from grader.compile.changes import SOURCE_KINDS, changes_of, lines_behind, parameter_types, without
+from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
 from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
+from grader.judge.repair_words import Names
 from grader.verdict import Kind, Verdict
 
 pytestmark = passed_before.REPOSITORY
@@ -151,6 +153,200 @@ def test_kernels_that_are_not_launched_are_left_out() -> None:
     assert not list(without(SOURCE_LIKE, [True]))
 
 
+# Wrappers of one instruction, inlined into the lines that call them.
+WRAPPERS = """
+.file 1 "/a/kata.cu"
+.visible .entry w(
+	.param .u32 w_param_0
+)
+{
+	.loc 1 10 0
+	ld.param.u32 	%r1, [w_param_0];
+	.loc 1 3 5, function_name $L__info_string0, inlined_at 1 11 9
+	cp.async.wait_group 1;
+	.loc 1 4 5, function_name $L__info_string1, inlined_at 1 12 9
+	mbarrier.try_wait.parity.shared::cta.b64 p, [%r2], %r1;
+	.loc 1 5 5, function_name $L__info_string2, inlined_at 1 13 9
+	mbarrier.init.shared::cta.b64 [%r2], 1;
+	.loc 1 14 9
+	shfl.sync.bfly.b32 	%r3|%p1, %r1, 16, 31, 65535;
+	.loc 1 15 9
+	and.b32  	%r4, %r3, 7;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "text"),
+    [
+        (11, "the wait leaves 0 groups in flight, not 1", "cp.async.wait_group 0;"),
+        (12, "the wait is for the phase of the other parity", "xor.b32 %other, %r1, 1;"),
+        (13, "a phase needs 256 arrivals, not 1", "mbarrier.init.shared::cta.b64 [%r2], 256;"),
+        (14, "the mask names all 32 lanes", "shfl.sync.bfly.b32 %r3|%p1, %r1, 16, 31, -1;"),
+        (15, "the constant is 15 in place of 7", "and.b32 %r4, %r3, 15;"),
+    ],
+)
+def test_what_lanes_and_copies_wait_for_changes(line: int, words: str, text: str) -> None:
+    """A wrapper's instruction belongs to the line that calls it, where the learner did not write the wrapper."""
+    changes = changes_of(WRAPPERS, "kata.cu", within={*range(10, 16)}, constants={"THREADS": 256})
+    found = [change for change in changes if change.line == line and change.words == words]
+    assert len(found) == 1
+    assert any(text in changed for changed in found[0].lines.values())
+
+
+WHOLE = """
+.file 1 "/a/kata.cu"
+.visible .entry s(
+	.param .u64 s_param_0,
+	.param .u32 s_param_1
+)
+{
+	.loc 1 2 0
+	ld.param.u64 	%rd1, [s_param_0];
+	ld.param.u32 	%r1, [s_param_1];
+	.loc 1 3 9
+	mov.u32 	%r2, %tid.x;
+	.loc 1 4 9
+	st.shared.u32 	[%rd1], %r2;
+	.loc 1 5 9
+	bar.sync 	0;
+	.loc 1 6 9
+	ld.shared.u32 	%r3, [%rd1+4];
+	add.s32 	%r4, %r3, %r2;
+	.loc 1 7 9
+	st.global.u32 	[%rd1], %r4;
+}
+"""
+
+
+def test_a_barrier_is_put_between_two_lines() -> None:
+    said = "thread (0,0,0) writes it on line 4, thread (1,0,0) reads it on line 6, with no barrier between"
+    first = missing_of(WHOLE, "kata.cu", {6}, [6, 4], said)[0]
+    assert first.words == "a `__syncthreads()` stands before line 6"
+    assert [text.split() for text in first.lines.values()] == [["bar.sync", "0;", "ld.shared.u32", "%r3,", "[%rd1+4];"]]
+    assert not missing_of(WHOLE, "kata.cu", {90}, [6, 4], said)
+
+
+def test_a_barrier_is_put_elsewhere() -> None:
+    words = {change.words for change in moved_of(WHOLE, "kata.cu", {4, 5, 6})}
+    assert {"the barrier of line 5 is left out", "the barrier of line 5 stands before line 4 instead"} <= words
+
+
+def test_a_line_gets_a_guard_and_what_it_sets_is_0_without() -> None:
+    [change] = [
+        each
+        for each in guarded_of(WHOLE, "kata.cu", {6}, [6], {})
+        if each.words == "line 6 is executed only where what line 3 computes < parameter 2 of the kernel"
+    ]
+    text = "\n".join(change.lines.values())
+    assert "setp.ge.s32 %other, %r2, %limit; @%other bra $other_" in text
+    assert "mov.u32 %r4, 0;" in text  # line 7 uses it
+    assert "mov.u32 %r3, 0;" not in text
+
+
+CONSTANTS = """
+.file 1 "/a/kata.cu"
+.visible .entry c(
+	.param .u32 c_param_0
+)
+{
+	.loc 1 5 0
+	ld.param.u32 	%r1, [c_param_0];
+	.loc 1 6 9
+	mul.lo.s32 	%r2, %r1, 64;
+	.loc 1 7 9
+	add.s32 	%r3, %r2, 256;
+	setp.gt.s32 	%p1, %r3, %r1;
+	setp.gt.s32 	%p2, %r2, %r1;
+	mul.f32 	%f1, %f2, 0f43000000;
+}
+"""
+
+
+def test_a_constant_changes_on_all_lines_that_use_it() -> None:
+    """Its products change with it."""
+    [double] = [each for each in scaled_of(CONSTANTS, "kata.cu", [("STEP", 3, {6, 7})]) if "2 times" in each.words]
+    assert (double.line, double.words) == (3, "`STEP` is 2 times as large")
+    assert [text.split()[-1] for text in double.lines.values()] == ["128;", "512;"]
+    whole = valued_of(CONSTANTS, "kata.cu", [("STEP", 64, 3, [6])])
+    assert [each.words for each in whole][:3] == [f"`STEP` is {value} in place of 64" for value in (128, 32, 65)]
+    real = valued_of(CONSTANTS, "kata.cu", [("LARGEST", 128.0, 3, [7])])
+    assert any("0f42FE0000" in text for each in real for text in each.lines.values())  # 127
+
+
+MOVES = """
+.file 1 "/a/kata.cu"
+.visible .entry m(
+	.param .u32 m_param_0
+)
+{
+	.loc 1 5 0
+	ld.param.u32 	%r1, [m_param_0];
+	.loc 1 6 9
+	st.u32 	[%SP+0], %r1;
+	.loc 1 7 9
+	ld.u32 	%r2, [%SP+0];
+	st.u32 	[%SP+4], %r2;
+	.loc 1 3 5, function_name $L__info_string0, inlined_at 1 8 9
+	cp.async.commit_group;
+	.loc 1 9 9
+	rem.s32 	%r3, %r1, 2;
+	.loc 1 4 5, function_name $L__info_string1, inlined_at 1 9 9
+	mbarrier.try_wait.parity.shared::cta.b64 p, [%r4], %r3;
+	.loc 1 10 9
+	st.u32 	[%SP+8], %r3;
+	add.s64 	%rd2, %rd1, 256;
+	mov.u64 	%rd1, %rd2;
+}
+"""
+
+
+def test_two_lines_are_exchanged() -> None:
+    [change] = [each for each in exchanged_of(MOVES, "kata.cu", {6, 7}) if each.line == 6]
+    assert change.words == "line 7 comes before line 6"
+    before = MOVES.split("\n")
+    after = change.applied(before)
+    assert sorted(after) == sorted(before)
+    assert after.index("\tld.u32 \t%r2, [%SP+0];") < after.index("\tst.u32 \t[%SP+0], %r1;")
+
+
+def test_a_commit_stands_elsewhere() -> None:
+    """That of a wrapper belongs to the line that calls it."""
+    words = {each.words for each in moved_of(MOVES, "kata.cu", {*range(5, 11)}, ["the commit"])}
+    assert {"the commit of line 8 is left out", "the commit of line 8 stands before line 10 instead"} <= words
+
+
+def test_a_parity_changes_less_often() -> None:
+    changes = changes_of(MOVES, "kata.cu", within={9}, constants={})
+    [found] = [each for each in changes if "once in 4 rounds" in each.words]
+    assert "div.u32 %other, %r1, 4; and.b32 %other, %other, 1;" in "".join(found.lines.values())
+
+
+def test_the_step_of_a_loop_changes_by_a_factor() -> None:
+    kinds = [kind for step in SOURCE_KINDS for kind in step]
+    words = {each.words for each in changes_of(MOVES, "kata.cu", kinds, {10})}
+    assert {"the step is 4 times as large", "the step is half as large"} <= words
+
+
+def test_comparisons_are_turned_one_at_a_time() -> None:
+    kinds = [kind for step in SOURCE_KINDS for kind in step]
+    turned = [each for each in changes_of(CONSTANTS, "kata.cu", kinds) if "comparison is the other" in each.words]
+    assert [len(each.lines) for each in turned] == [1, 1]
+
+
+def test_words_have_the_names_of_the_file() -> None:
+    names = Names(
+        "__global__ void s(int* x,\n                  int n) {\n    const int i = threadIdx.x;\n"
+        "    if (i <= n) x[i] =\n        i;\n}\n"
+    )
+    edge = "the comparison gives the opposite where both sides are equal"
+    assert names.named(edge, 4) == "`<=` is `<`"
+    assert names.named("parameter 2 of the kernel", 1) == names.named("parameter 2 of the kernel", 4) == "`n`"
+    assert names.named("a number that it uses is what line 3 computes", 4) == "it uses `i` (line 3)"
+    assert names.named("what line 6 computes", 4) == "what line 6 computes"
+    assert names.named("a barrier stands before line 5", 5) == "a barrier stands before line 4"
+
+
 def wrong(name: str, right: str, by: str, tmp_path: Path, kind: Kind = Kind.WRONG_ANSWER) -> tuple[Verdict, int]:
     """The verdict on a solution with one mistake, and the line of that."""
     kata = CATALOG.katas[name]
@@ -159,7 +355,7 @@ def wrong(name: str, right: str, by: str, tmp_path: Path, kind: Kind = Kind.WRON
     line = text[: text.index(right)].count("\n") + 1
     file = tmp_path / f"{name}.cu"
     file.write_text(text.replace(right, by))
-    [verdict] = grade(kata, Options(device="sim"), source=file).verdicts
+    [verdict] = grade(kata, Options(device="sim", last_failure=False), source=file).verdicts
     assert verdict.kind is kind
     return verdict, line
 
@@ -171,7 +367,7 @@ def of_repair(verdict: Verdict) -> str:
 @pytest.mark.parametrize(
     ("name", "right", "by", "facts"),
     [
-        ("scan_block_kogge_i32", "if (tid >= offset)", "if (tid > offset)", ["both sides are equal"]),
+        ("scan_block_kogge_i32", "if (tid >= offset)", "if (tid > offset)", ["`>` is `>=`"]),
         ("elementwise_f32x4", "a4.y + b4.y", "a4.y + b4.x", ["`.x` is `.y`"]),
         ("reduce_shuffle_f32", "lane_id < WARPS ?", "lane_id < WARPS / 2 ?", ["the constant is", "in place of"]),
         ("safe_softmax_f32", "float max = -INFINITY", "float max = 0.0f", ["starts from", "-inf in place of 0"]),
@@ -196,7 +392,7 @@ def test_a_usual_mistake_must_be_that_of_larger_cases_too(tmp_path: Path) -> Non
     """With one index, to leave out the last is to add nothing; with more it is not."""
     verdict, line = wrong("index_add_few_f32", "first + lane_id < n &&", "first + lane_id < n - 1 &&", tmp_path)
     assert not [clue for clue in verdict.clues if clue.about == "formula"]
-    assert has(of_repair(verdict), f"on line {line}", "both sides are equal")
+    assert has(of_repair(verdict), f"on line {line}", "`<` is `<=`")
 
 
 def test_the_second_of_two_sums_on_a_line_changes_alone(tmp_path: Path) -> None:
@@ -211,7 +407,7 @@ def test_the_second_of_two_sums_on_a_line_changes_alone(tmp_path: Path) -> None:
     [
         ("dot_product_f16x2_f32", "a2.y * b2.y", "a2.y * b2.x", ["element that it reads is another"]),
         ("hardswish_f16x8_pack", "for (int i = idx; i < n", "for (int i = idx + 1; i < n", ["0 in place of 1"]),
-        ("rope_f32", "position[row], freq)", "position[first_row], freq)", ["number that it uses is what line"]),
+        ("rope_f32", "position[row], freq)", "position[first_row], freq)", ["it uses", "in the place of"]),
     ],
 )
 def test_the_line_is_named_by_code_close_to_the_source(
@@ -232,7 +428,13 @@ def test_the_line_is_named_by_code_close_to_the_source(
             Kind.OUT_OF_BOUNDS,
             ["0 in place of 1"],
         ),
-        ("wgmma_ring_tn_f16", "min(AHEAD, slices)", "min(AHEAD - 1, slices)", Kind.DEADLOCK, ["3 in place of 2"]),
+        (
+            "wgmma_ring_tn_f16",
+            "min(AHEAD, slices)",
+            "min(AHEAD - 1, slices)",
+            Kind.DEADLOCK,
+            ["3 (`AHEAD`) in place of 2"],
+        ),
     ],
 )
 def test_the_line_at_fault_is_named_where_a_finding_has_another(
@@ -255,6 +457,60 @@ def test_what_the_launcher_gives_is_named(name: str, right: str, by: str, facts:
     kind = Kind.OUT_OF_BOUNDS if name == "scale_f32" else Kind.WRONG_ANSWER
     verdict, _ = wrong(name, right, by, tmp_path, kind)
     assert has(of_repair(verdict), *facts)
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "by", "kind", "facts"),
+    [
+        ("reduce_shuffle_f32", "    __syncthreads();\n", "", Kind.RACE, ["`__syncthreads()`", "before line"]),
+        (
+            "scan_block_brent_i32",
+            "if (i < cols) sums_smem[padded(i)] += sums_smem[padded(i - offset)];\n    }\n    // END TODO(2)",
+            "sums_smem[padded(i)] += sums_smem[padded(i - offset)];\n    }\n    // END TODO(2)",
+            Kind.UNINITIALISED,
+            ["executed only where `i`", "< `cols`"],
+        ),
+        (
+            "reduce_sequential_f32",
+            "        if (tid < offset) partial_smem[tid] += partial_smem[tid + offset];\n"
+            "        // The next step reads what this one wrote.\n        __syncthreads();\n",
+            "        if (tid < offset) {\n            partial_smem[tid] += partial_smem[tid + offset];\n"
+            "            __syncthreads();\n        }\n",
+            Kind.DEADLOCK,
+            ["the barrier of line", "instead"],
+        ),
+        ("quant_int8_token_bf16", "F = 127.0f", "F = 128.0f", Kind.WRONG_ANSWER, ["`INT8_MAX_F` is 127"]),
+        ("swish_f16x8_pack", "swish(x2.y));", "swish(x2.x));", Kind.WRONG_ANSWER, ["element that it reads is another"]),
+        (
+            "scale_f32",
+            "blockIdx.x * blockDim.x + threadIdx.x",
+            "threadIdx.x * blockDim.x + blockIdx.x",
+            Kind.WRONG_ANSWER,
+            ["threadIdx.x and blockIdx.x are exchanged"],
+        ),
+        ("hardswish_f32x4", "(1.0f / 6.0f)", "(1 / 6)", Kind.WRONG_ANSWER, ["`1 / 6`", "whole numbers", "0"]),
+        (
+            "upsample_nearest2d_backward_f32",
+            "(row * OH + H - 1) / H;\n    const int64_t end_q = ((row + 1) * OH + H - 1) / H;",
+            "row * OH / H;\n    const int64_t end_q = (row + 1) * OH / H;",
+            Kind.WRONG_ANSWER,
+            ["its quotient is rounded up, and on line"],
+        ),
+        ("warp_reduce_sum_f32", "FULL_MASK = 0xffffffff", "FULL_MASK = 0xffff", Kind.DEADLOCK, ["all 32 lanes"]),
+    ],
+)
+def test_what_is_missing_or_stands_elsewhere_is_named(
+    name: str, right: str, by: str, kind: Kind, facts: list[str], tmp_path: Path
+) -> None:
+    verdict, _ = wrong(name, right, by, tmp_path, kind)
+    assert has(of_repair(verdict), *facts)
+
+
+def test_more_blocks_are_not_named_where_the_kernel_leaves_elements_out(tmp_path: Path) -> None:
+    right = "const int idx = blockIdx.x * THREADS + threadIdx.x;\n    if ("
+    by = "const int idx = blockIdx.x * (THREADS - 1) + threadIdx.x;\n    if (threadIdx.x < THREADS - 1 && "
+    verdict, _ = wrong("elementwise_f32", right, by, tmp_path)
+    assert "grid" not in of_repair(verdict)
 
 
 def test_a_number_of_a_tensor_map_is_named(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from grader.compile.locations import LOCATION, Place, files_called, place_of
 
 EDGE = {"lt": "le", "le": "lt", "gt": "ge", "ge": "gt", "lo": "ls", "ls": "lo", "hi": "hs", "hs": "hi"}
+TURNED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "lo": "hi", "hi": "lo", "ls": "hs", "hs": "ls"}
 EQUAL = {"eq": "ne", "ne": "eq"}
 SWAPPED = {
     "add": (("sub", "its sum is a difference"), ("mul", "its sum is a product")),
@@ -29,17 +30,18 @@ SWAPPED = {
 }
 FLOATS = (0.0, 1.0, float("-inf"), -3.4028234663852886e38, float("inf"), 0.5, 2.0)
 AXES = re.compile(r"%(tid|ctaid|ntid|nctaid)\.([xyz])")
-_STATEMENT = re.compile(r"^(\s*\{?\s*)(@!?%p\d+\s+)?([a-z][\w.:]*)(\s+)(.*);\s*$")
+_STATEMENT = re.compile(r"^(\s*\{?\s*)(@!?%p\d+\s+)?([a-z][\w.:]*)(\s*)(.*);\s*$")
 _KERNEL = re.compile(r"^\s*(?:\.\w+\s+)*\.(entry|func)\b")
 _REGISTER = re.compile(r"%[a-z]+\d+")
 _PARAMETER = re.compile(r"\[\w+_param_(\d+)(\+\d+)?\]")
+_DECLARED = re.compile(r"^\s*\.param\s+\.[bus]32\s+(\w+_param_\d+)\b")
 _SLOT = re.compile(r"\[%SP\+(\d+)\]")
 _ADDRESS = re.compile(r"\[(%[a-z]+\d+)(?:\+(-?\d+))?\]")
 _OF_INDICES = ("mov", "shr", "and", "add", "sub", "mad", "mul", "shl")
 _OF_NUMBERS = ("add", "sub", "mul", "mad", "div", "rem", "setp", "min", "max")
 _WITH_RESULT = ("add", "sub", "mul", "mad", "fma", "div", "ex2", "min", "max", "mov", "ld", "selp", "neg")
 _FLOAT = re.compile(r"0f[0-9A-F]{8}$")
-_INTEGERS = ("add", "sub", "mul", "mad", "shl", "shr", "and", "div", "rem", "setp", "min", "max", "selp", "mov")
+_INTEGERS = ("add", "sub", "mul", "mad", "shl", "shr", "and", "xor", "div", "rem", "setp", "min", "max", "selp", "mov")
 MOST_SIZES = 6
 MOST_OF_LINE = 20  # of one kind: a function of the library, inlined there, has as many constants as a file
 MOST_OF_SOURCE_LINE = 48  # of one kind that is for code close to its source
@@ -48,6 +50,10 @@ SHORT_STEP = 8  # of a loop in which a thread goes over what it has itself
 FACTORS = (2, 4, 8, 16, 32, 64, 128, 256)
 FARTHEST = 40  # statements between one and a number that may be meant in the place of its own
 REACH = 12  # statements between two that write
+ROUNDS = (2, 3, 4, 5, 6, 8)  # slots of a ring
+MOST_IN_FLIGHT = 5  # groups of copies or products
+MOST_ARRIVALS, WARP = 1024, 32
+MOST_OFF_BY_ONE_FLOAT = 512.0
 MOST_OFF_BY_ONE = 32  # constants above are mostly strides, of loops that the compiler has unrolled too
 
 
@@ -70,14 +76,15 @@ class Change:
 
 
 @dataclass(frozen=True)
-class _Statement:
+class Statement:
     number: int  # in the PTX
     line: int  # in the file
     indent: str
     guard: str
     opcode: str
     operands: tuple[str, ...]
-    phase: int = 0  # how many of its line come before it, without one of another line in between
+    caller: int = 0  # the line that calls the function of the file which its line is in, where it is inlined
+    phase: int = 0  # how many of its line come before it, with none in between but those of functions it calls
 
     @property
     def bytes(self) -> int:
@@ -106,12 +113,12 @@ class _Statement:
 
 
 @dataclass
-class _Kernel:
+class Kernel:
     """A kernel, or a function that one calls."""
 
     noun: str = "kernel"
     begin: int = 0  # its first line
-    statements: list[_Statement] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
     sizes: dict[str, str] = field(default_factory=dict)  # register -> parameter, of 32 bits
     wide: dict[str, str] = field(default_factory=dict)  # register -> parameter, of the same in 64 bits
     vectors: dict[str, tuple[str, ...]] = field(default_factory=dict)  # register -> all that one load fills
@@ -120,22 +127,26 @@ class _Kernel:
     uses: dict[str, set[int]] = field(default_factory=dict)  # register -> the lines that read it
     moved: dict[str, set[str]] = field(default_factory=dict)  # register -> where its number is moved
     parameters: dict[str, str] = field(default_factory=dict)  # parameter -> the type of its load
+    declared: list[str] = field(default_factory=list)  # parameters of 32 bits, those too that nothing loads
     used: dict[str, int] = field(default_factory=dict)  # register -> the first line that reads it
     places: dict[int, int] = field(default_factory=dict)  # line of the PTX -> the statement's place among all
+    phases: dict[int, int] = field(default_factory=dict)  # line -> the last statement's phase
     variables: dict[str, bool] = field(default_factory=dict)  # see is_variable
     set_by: dict[str, list[int]] = field(default_factory=dict)  # register -> the statements that set it
     constants: Mapping[str, int] = field(default_factory=dict)  # that the file names
 
-    def line_of(self, one: _Statement) -> int:
+    def line_of(self, one: Statement) -> int:
         """The line of the file. A start value belongs to the first line that reads it: nvcc gives it any line."""
         if one.opcode.startswith("ld.param.") and _PARAMETER.fullmatch(one.operands[1]):
             return self.begin
         return self.used.get(one.operands[0], one.line) if one.is_start else one.line
 
-    def add(self, one: _Statement) -> None:
+    def add(self, one: Statement) -> None:
         """Keep a statement, and what it says of registers and parameters."""
         before = self.statements[-1] if self.statements else None
-        phase = before.phase + 1 if before is not None and before.line == one.line else 0
+        goes_on = before is not None and one.line in (before.line, before.caller)  # also after an inlined function
+        phase = self.phases.get(one.line, 0) + 1 if goes_on else 0
+        self.phases[one.line] = phase
         self.statements.append(one := replace(one, phase=phase))
         self.places[one.number] = len(self.statements) - 1
         for register in _REGISTER.findall("" if one.name in ("st", "bra", "bar") else one.operands[0]):
@@ -169,7 +180,7 @@ class _Kernel:
             known = self.variables[register] = bool(set_by) and (loaded or len(set_by) > 1 or bool(elsewhere))
         return known
 
-    def is_step(self, one: _Statement) -> bool:
+    def is_step(self, one: Statement) -> bool:
         """Whether it is the step of a loop: a constant is added to what is only kept for the next round."""
         if one.name != "add" or not _is_integer(one.operands[-1]):
             return False
@@ -178,7 +189,7 @@ class _Kernel:
             reached |= {to for register in reached for to in self.moved.get(register, ())}
         return one.operands[1] in reached
 
-    def variables_of_run(self, one: _Statement) -> list[str]:
+    def variables_of_run(self, one: Statement) -> list[str]:
         """The variables that a line reads which others set, in the order of the statements around one."""
         at = self.places[one.number]
         first = at - one.phase
@@ -196,14 +207,14 @@ class _Kernel:
         one = self.statements[self.set_by[register][0]]
         return one.operands[1] if one.name == "ld" and _SLOT.fullmatch(one.operands[1]) else ""
 
-    def is_index(self, one: _Statement) -> bool:
+    def is_index(self, one: Statement) -> bool:
         """Whether it makes a number of threadIdx and the like, and of constants, alone."""
         if one.name not in _OF_INDICES or one.is_start or not re.fullmatch(r"%r\d+", one.operands[0]):
             return False
         return all(AXES.fullmatch(each) or _is_integer(each) or each in self.made for each in one.operands[1:])
 
 
-Kind = Callable[[_Kernel, _Statement], Found]
+Kind = Callable[[Kernel, Statement], Found]
 
 
 def changes_of(
@@ -217,7 +228,7 @@ def changes_of(
 
     ``within``: lines of the file, by default all. ``constants`` are whole numbers that the file names.
     """
-    kernels = list(_kernels(ptx, name))
+    kernels = list(kernels_of(ptx, name))
     for kernel in kernels:
         kernel.constants = constants or {}
     found: dict[tuple[tuple[int, str], ...], Change] = {}
@@ -226,12 +237,12 @@ def changes_of(
         groups: dict[tuple[int, str], dict[int, str]] = {}
         for kernel in kernels:
             for statement in kernel.statements:
-                line = kernel.line_of(statement)
-                if not line or (within is not None and line not in within):
-                    continue
-                for words, text in kind(kernel, statement):
+                places = [kernel.line_of(statement), *([statement.caller] if kind in OF_CALLERS else [])]
+                chosen = [line for line in places if line and (within is None or line in within)]
+                for words, text in kind(kernel, statement) if chosen else ():
                     lines = text if isinstance(text, dict) else {statement.number: text}
-                    groups.setdefault((line, words), {}).update(lines)
+                    for line in chosen:
+                        groups.setdefault((line, words), {}).update(lines)
         of_line: Counter[int] = Counter()
         for (line, words), lines in groups.items():
             of_line[line] += 1
@@ -244,20 +255,22 @@ def changes_of(
     return [*found.values(), *halves]
 
 
-def _kernels(ptx: str, name: str) -> Iterator[_Kernel]:
+def kernels_of(ptx: str, name: str) -> Iterator[Kernel]:
     lines = _Lines(files_called(ptx, name))
-    kernel: _Kernel | None = None
+    kernel: Kernel | None = None
     braces = _Braces()
     for number, text in enumerate(ptx.split("\n")):
         if header := _KERNEL.match(text):
-            kernel, lines.now, braces = _Kernel("kernel" if header[1] == "entry" else "function"), 0, _Braces()
+            kernel, lines.now, braces = Kernel("kernel" if header[1] == "entry" else "function"), 0, _Braces()
         elif location := LOCATION.match(text):
             lines.go_to(location)
             if kernel is not None:
                 kernel.begin = kernel.begin or lines.now
+        elif kernel is not None and not kernel.statements and (declared := _DECLARED.match(text)):
+            kernel.declared.append(declared[1])
         elif kernel is not None and (match := _STATEMENT.match(text)):
             operands = tuple(_split(match[5]))
-            kernel.add(_Statement(number, lines.now, match[1], match[2] or "", match[3], operands))
+            kernel.add(Statement(number, lines.now, match[1], match[2] or "", match[3], operands, lines.caller))
         if braces.close_with(text) and kernel is not None:
             yield kernel
             kernel = None
@@ -280,8 +293,8 @@ def without(ptx: str, launched: Sequence[bool]) -> Iterator[int]:
 def lines_behind(ptx: str, name: str, lines: Collection[int]) -> frozenset[int]:
     """The lines of the file that give what some lines compute with, and these lines."""
     found = set(lines)
-    for kernel in _kernels(ptx, name):
-        stores: dict[str, list[_Statement]] = {}  # by the slot of local memory
+    for kernel in kernels_of(ptx, name):
+        stores: dict[str, list[Statement]] = {}  # by the slot of local memory
         for one in kernel.statements:
             if one.name == "st" and _SLOT.fullmatch(one.operands[0]):
                 stores.setdefault(one.operands[0], []).append(one)
@@ -321,13 +334,15 @@ class _Lines:
     """The line of the file that the code at hand comes from, 0 where it is not known."""
 
     def __init__(self, own: Collection[int]) -> None:
-        self.own, self.now = own, 0
+        self.own, self.now, self.caller = own, 0, 0
         self.outer: dict[Place, int] = {}  # a place in a header -> the line of the file where it was last inlined
 
     def go_to(self, location: re.Match[str]) -> None:
         place = place_of(location, self.own)
         self.now = place[1] if place[0] in self.own else self.outer.get(place, 0)
         self.outer[int(location[1]), int(location[2])] = self.now
+        is_own = place[0] in self.own and location[3] is not None and int(location[3]) in self.own
+        self.caller = int(location[4]) if is_own else 0
 
 
 def _split(operands: str) -> list[str]:
@@ -339,7 +354,7 @@ def _is_integer(operand: str) -> bool:
     return bool(re.fullmatch(r"-?\d+", operand))
 
 
-def _edges(_: _Kernel, one: _Statement) -> Found:
+def _edges(_: Kernel, one: Statement) -> Found:
     if one.name != "setp":
         return
     parts = one.opcode.split(".")
@@ -351,7 +366,14 @@ def _edges(_: _Kernel, one: _Statement) -> Found:
         yield "the comparison for equality is the opposite", one.text(other)
 
 
-def _integers(kernel: _Kernel, one: _Statement) -> Found:
+def _turned(_: Kernel, one: Statement) -> Found:
+    """A comparison the other way round."""
+    if one.name == "setp" and (other := TURNED.get(one.opcode.split(".")[1])) is not None:
+        parts = one.opcode.split(".")
+        yield "the comparison is the other way round", one.text(".".join([parts[0], other, *parts[2:]]))
+
+
+def _integers(kernel: Kernel, one: Statement) -> Found:
     if one.name not in _INTEGERS or ".f" in one.opcode:
         return
     for place in one.sources:
@@ -364,11 +386,14 @@ def _integers(kernel: _Kernel, one: _Statement) -> Found:
             if value > SHORT_STEP or not kernel.is_step(one):
                 yield "every step or factor is half as large", one.with_operand(place, str(value // 2))
             yield "every step or factor is twice as large", one.with_operand(place, str(2 * value))
-        others = [value + 1, value - 1] if abs(value) <= MOST_OFF_BY_ONE else []
+        near_power = any(each > MOST_OFF_BY_ONE and each & (each - 1) == 0 for each in (value + 1, value - 1))
+        others = [value + 1, value - 1] if abs(value) <= MOST_OFF_BY_ONE or near_power else []
         if one.name in ("shl", "shr"):
             others += [value + 2, value - 2, value + 3, value - 3]
-        if one.name == "setp" and value > 1:
-            others += [2 * value, value // 2, 2 * value + 1, (value - 1) // 2]
+        if one.name == "and" and value > 1 and value & (value + 1) == 0:
+            others += [2 * value + 1, value // 2, 4 * value + 3, value // 4]
+        if one.name == "setp" and value > 1:  # one round in the place of several goes round the line at fault
+            others += [each for each in (2 * value, value // 2, 2 * value + 1, (value - 1) // 2) if each > 1]
         if one.name not in ("shl", "shr", "setp") and value > 1 and value & (value - 1) == 0:
             powers = [2 * value, value // 2, 4 * value, value // 4, 8 * value, value // 8]
             others = [*powers, *others] if value > 2 else [*others, *powers]
@@ -386,7 +411,29 @@ def _integers(kernel: _Kernel, one: _Statement) -> Found:
             yield words, one.with_operand(place, str(other))
 
 
-def _ones(kernel: _Kernel, one: _Statement) -> Found:
+def _steps(kernel: Kernel, one: Statement) -> Found:
+    """The step of a loop, times a power of two or divided by it."""
+    if not kernel.is_step(one) or (value := int(one.operands[-1])) <= SHORT_STEP:
+        return
+    for power, part in ((2, "half"), (4, "a quarter"), (8, "an eighth")):  # the same in all instances of a template
+        yield f"the step is {power} times as large", one.with_operand(len(one.operands) - 1, str(power * value))
+        if value % power == 0:
+            yield f"the step is {part} as large", one.with_operand(len(one.operands) - 1, str(value // power))
+
+
+def _named(kernel: Kernel, one: Statement) -> Found:
+    """Another constant, which the file names."""
+    if one.name not in _INTEGERS or one.name in ("shl", "shr", "and", "xor") or ".f" in one.opcode:
+        return
+    for place in one.sources:
+        if not _is_integer(one.operands[place]) or (value := int(one.operands[place])) < 2:
+            continue
+        for other in [each for each in kernel.constants.values() if 1 < each <= 1 << 16 and each != value]:
+            noun = "value that it starts from" if one.is_start else "constant"
+            yield f"the {noun} is {other} in place of {value}", one.with_operand(place, str(other))
+
+
+def _ones(kernel: Kernel, one: Statement) -> Found:
     """A sum with 1 or 2 that is off by one."""
     if kernel.is_step(one):
         return
@@ -397,7 +444,7 @@ def _ones(kernel: _Kernel, one: _Statement) -> Found:
             yield words, one.with_operand(len(one.operands) - 1, str(other))
 
 
-def _operators(_: _Kernel, one: _Statement) -> Found:
+def _operators(_: Kernel, one: Statement) -> Found:
     first, rest = one.name, one.opcode.partition(".")[2]
     for other, words in SWAPPED.get(first, ()):
         kinds = rest.split(".")
@@ -415,19 +462,20 @@ def _operators(_: _Kernel, one: _Statement) -> Found:
             yield f"{words}, the other way round", one.text(".".join([other, *kinds]), (destination, *parts[::-1]))
 
 
-def _floats(_: _Kernel, one: _Statement) -> Found:
+def _floats(_: Kernel, one: Statement) -> Found:
     for place in one.sources:
         if not _FLOAT.match(one.operands[place]):
             continue
         value = struct.unpack(">f", bytes.fromhex(one.operands[place][2:]))[0]
-        for other in dict.fromkeys([*FLOATS, -value, 2 * value, value / 2]):
+        beside = [value - 1, value + 1] if value.is_integer() and 2 < abs(value) <= MOST_OFF_BY_ONE_FLOAT else []
+        for other in dict.fromkeys([*beside, *FLOATS, -value, 2 * value, value / 2]):
             bits = "0f" + struct.pack(">f", other).hex().upper() if abs(other) < 3.5e38 or other in FLOATS else ""
             if bits and bits != one.operands[place]:
                 noun = "value that it starts from" if one.is_start else "constant"
                 yield f"the {noun} is {other:.6g} in place of {value:.6g}", one.with_operand(place, bits)
 
 
-def _axes(_: _Kernel, one: _Statement) -> Found:
+def _axes(_: Kernel, one: Statement) -> Found:
     for place in one.sources:
         if match := AXES.fullmatch(one.operands[place]):
             for axis in "xyz":
@@ -437,7 +485,32 @@ def _axes(_: _Kernel, one: _Statement) -> Found:
                     yield words, one.with_operand(place, f"%{match[1]}.{axis}")
 
 
-def _matrices(_: _Kernel, one: _Statement) -> Found:
+def _ranks(_: Kernel, one: Statement) -> Found:
+    """The thread's number in the place of the block's, and the reverse, wherever the line has them."""
+    if one.name == "mov" and (match := AXES.fullmatch(one.operands[-1])) and match[1] in ("tid", "ctaid"):
+        other = {"tid": "ctaid", "ctaid": "tid"}[match[1]]
+        words = f"threadIdx.{match[2]} and blockIdx.{match[2]} are exchanged"
+        yield words, one.with_operand(len(one.operands) - 1, f"%{other}.{match[2]}")
+
+
+def _scaled_arguments(_: Kernel, one: Statement) -> Found:
+    """A whole number that is an argument of a function, or becomes a float, doubled or halved."""
+    if one.opcode in ("cvt.rn.f32.s32", "cvt.rn.f32.u32"):
+        for opcode, words in (("shl.b32", "twice"), ("shr.s32", "half")):
+            before = f"{one.indent}{{ .reg .b32 %other; {opcode} %other, {one.operands[1]}, 1;"
+            changed = f"{before} {one.with_operand(1, '%other').strip()} }}"
+            yield f"the whole number that becomes a float is {words} as large#{one.phase}", changed
+        return
+    if not one.opcode.startswith(("st.param.b32", "st.param.u32")):
+        return
+    for nth, (place, own, operand) in enumerate(_uses(one)):
+        for opcode, words in (("shl.b32", "twice"), ("shr.s32", "half")) if _kind_of(own) == "%r" else ():
+            before = f"{one.indent}{{ .reg .b32 %other; {opcode} %other, {own}, 1;"
+            changed = f"{before} {one.with_operand(place, operand('%other')).strip()} }}"
+            yield f"an argument is {words} as large#{one.opcode} {one.phase} {nth}", changed
+
+
+def _matrices(_: Kernel, one: Statement) -> Found:
     """A matrix that is loaded transposed, or not; and the two numbers that a condition chooses from."""
     if one.opcode.startswith("ldmatrix."):
         if ".trans" in one.opcode:
@@ -453,7 +526,7 @@ def _matrices(_: _Kernel, one: _Statement) -> Found:
         )
 
 
-def _signs(_: _Kernel, one: _Statement) -> Found:
+def _signs(_: Kernel, one: Statement) -> Found:
     """The other sign of one part of a sum, or of what a function is called with."""
     typed = one.opcode.rpartition(".")[2]
     if typed != "f32":
@@ -472,7 +545,7 @@ def _signs(_: _Kernel, one: _Statement) -> Found:
         yield f"it is {words}", one.text(f"{opcode}.f32")
 
 
-def _operands(_: _Kernel, one: _Statement) -> Found:
+def _operands(_: Kernel, one: Statement) -> Found:
     """Without one operand of a sum or a product, or with both the other way round."""
     kinds = one.opcode.split(".")
     typed = kinds[-1]
@@ -494,13 +567,13 @@ def _operands(_: _Kernel, one: _Statement) -> Found:
         yield "its other factor is left out", one.text(f"add.{typed}", (destination, second, third))
 
 
-def _guards(_: _Kernel, one: _Statement) -> Found:
+def _guards(_: Kernel, one: Statement) -> Found:
     if one.guard and one.name == "bra":
         flipped = one.guard.replace("@!", "@") if "@!" in one.guard else one.guard.replace("@", "@!")
         yield "its condition is the opposite", one.text(guard=flipped)
 
 
-def _quotients(_: _Kernel, one: _Statement) -> Found:
+def _quotients(_: Kernel, one: Statement) -> Found:
     """x / 32 for x % 32, and the reverse, where both are one instruction."""
     if one.name == "shr" and re.fullmatch(r"\d+", one.operands[-1]) and 0 < int(one.operands[-1]) < 12:
         step = 1 << int(one.operands[-1])
@@ -519,7 +592,7 @@ def _quotients(_: _Kernel, one: _Statement) -> Found:
             yield "its quotient is a remainder" if one.name == "div" else "its remainder is a quotient", one.text(other)
 
 
-def _shuffles(_: _Kernel, one: _Statement) -> Found:
+def _shuffles(_: Kernel, one: Statement) -> Found:
     if one.opcode.startswith("shfl.sync."):
         mode = one.opcode.split(".")[2]
         for other in ("bfly", "down", "up", "idx"):
@@ -540,7 +613,7 @@ def _shuffles(_: _Kernel, one: _Statement) -> Found:
                 yield f"its shuffle reads the {words} lane", f"{before} {one.with_operand(2, '%other').strip()} }}"
 
 
-def _sizes(kernel: _Kernel, one: _Statement) -> Found:
+def _sizes(kernel: Kernel, one: Statement) -> Found:
     """A parameter of the kernel that is an int, in the place of another."""
     others = list(dict.fromkeys(kernel.sizes.values()))
     if not 2 <= len(others) <= MOST_SIZES or one.name in ("ld", "st", "cvt", "bra"):
@@ -551,11 +624,13 @@ def _sizes(kernel: _Kernel, one: _Statement) -> Found:
                 continue
             for parameter, other in {each: register for register, each in registers.items()}.items():
                 if parameter != own:
-                    words = f"parameter {_nth(parameter)} of the {kernel.noun} is in the place of parameter {_nth(own)}"
+                    words = (
+                        f"parameter {nth_of(parameter)} of the {kernel.noun} is in the place of parameter {nth_of(own)}"
+                    )
                     yield words, one.with_operand(place, other)
 
 
-def _limits(kernel: _Kernel, one: _Statement) -> Found:
+def _limits(kernel: Kernel, one: Statement) -> Found:
     """A parameter of the kernel in the place of what is made of one, where two numbers are compared, or where a whole
     number becomes a float."""
     becomes_float = one.opcode.startswith("cvt.rn.f") and one.opcode.endswith(("s32", "u32"))
@@ -567,11 +642,11 @@ def _limits(kernel: _Kernel, one: _Statement) -> Found:
             continue
         for register, parameter in kernel.sizes.items():
             verb = "becomes a float" if becomes_float else "is compared with"
-            words = f"parameter {_nth(parameter)} of the {kernel.noun} {verb}, in the place of another number"
+            words = f"parameter {nth_of(parameter)} of the {kernel.noun} {verb}, in the place of another number"
             yield words + ("" if place == len(one.operands) - 1 else ", on the left"), one.with_operand(place, register)
 
 
-def _factors(kernel: _Kernel, one: _Statement) -> Found:
+def _factors(kernel: Kernel, one: Statement) -> Found:
     """A parameter of the kernel that is an int, as a factor in the place of a constant."""
     constant = one.operands[-1] if one.name == "shl" else one.operands[2] if one.name in ("mul", "mad") else ""
     if not _is_integer(constant) or not re.search(r"\.[bsu]32$", one.opcode) or len(kernel.parameters) > 2 * MOST_SIZES:
@@ -580,7 +655,7 @@ def _factors(kernel: _Kernel, one: _Statement) -> Found:
         if opcode != "ld.param.u32":
             continue
         old = 1 << int(constant) if one.name == "shl" else int(constant)
-        words = f"its factor is parameter {_nth(parameter)} of the {kernel.noun} in place of {old}"
+        words = f"its factor is parameter {nth_of(parameter)} of the {kernel.noun} in place of {old}"
         if one.name == "shl":
             then = f"mul.lo.s32 {one.operands[0]}, {one.operands[1]}, %other;"
         else:
@@ -589,7 +664,7 @@ def _factors(kernel: _Kernel, one: _Statement) -> Found:
         yield words, f"{loaded} {one.guard if one.name == 'shl' else ''}{then} }}"
 
 
-def _elements(kernel: _Kernel, one: _Statement) -> Found:
+def _elements(kernel: Kernel, one: Statement) -> Found:
     """Another element of the same vector."""
     if one.name in ("ld", "st", "mov") or len(one.operands) < 3:
         return
@@ -601,7 +676,7 @@ def _elements(kernel: _Kernel, one: _Statement) -> Found:
                 yield f"one `.{own}` is `.{other}`#{one.number} {place}", one.with_operand(place, register)
 
 
-def _exchanged(kernel: _Kernel, one: _Statement) -> Found:
+def _exchanged(kernel: Kernel, one: Statement) -> Found:
     """An index in the place of another, and the two exchanged wherever the line uses them."""
     named = [each for each in kernel.indices if kernel.uses.get(each, set()) - {kernel.made[each]}]
     indices = named[:MOST_INDICES]
@@ -618,7 +693,7 @@ def _exchanged(kernel: _Kernel, one: _Statement) -> Found:
                 yield f"one of its indices is another#{pair}{one.number}", one.with_operand(place, other)
 
 
-def _parameters(kernel: _Kernel, one: _Statement) -> Found:
+def _parameters(kernel: Kernel, one: Statement) -> Found:
     """Two arguments of the launch exchanged."""
     if not one.opcode.startswith("ld.param."):
         return
@@ -627,12 +702,12 @@ def _parameters(kernel: _Kernel, one: _Statement) -> Found:
         return
     for other, opcode in kernel.parameters.items():
         if other != own and opcode == one.opcode and len(kernel.parameters) <= 2 * MOST_SIZES:
-            first, second = sorted((_nth(own), _nth(other)))
+            first, second = sorted((nth_of(own), nth_of(other)))
             words = f"the {kernel.noun}'s parameters {first} and {second} are exchanged"
             yield words, one.with_operand(1, f"[{other}]")
 
 
-def _nth(parameter: str) -> int:
+def nth_of(parameter: str) -> int:
     return int(re.findall(r"_(\d+)", parameter)[-1]) + 1
 
 
@@ -654,7 +729,7 @@ class _Near:
     lines: int  # between the two, in the file
 
 
-def _near(kernel: _Kernel, one: _Statement, own: str, lines: int, most: int) -> list[_Near]:
+def _near(kernel: Kernel, one: Statement, own: str, lines: int, most: int) -> list[_Near]:
     """Registers of the same kind as ``own``, at most so many lines away: the nearest first, each once."""
     at = kernel.places[one.number]
     kind = _kind_of(own)
@@ -677,23 +752,23 @@ def _near(kernel: _Kernel, one: _Statement, own: str, lines: int, most: int) -> 
     return sorted(found.values(), key=lambda each: (each.lines, each.steps, each.place))[:most]
 
 
-def _origin(kernel: _Kernel, register: str) -> str:
+def origin_of(kernel: Kernel, register: str) -> str:
     """``what line 12 loads``"""
     if register not in kernel.set_by:
         return "another value"
     one = kernel.statements[kernel.set_by[register][0]]
     line = kernel.line_of(one)
     if one.opcode.startswith("ld.param.") and _PARAMETER.fullmatch(one.operands[1]):
-        return f"parameter {_nth(one.operands[1])} of the {kernel.noun}"
+        return f"parameter {nth_of(one.operands[1])} of the {kernel.noun}"
     verb = "reads" if one.name == "ld" and not one.opcode.startswith("ld.param") else "computes"
     return f"what line {line} {verb}" if line else "another value"
 
 
 def _instead(new: str, old: str) -> str:
-    return f"{new}, in the place of {old}" if new != old else f"{new}, but another one"
+    return f"{new}, in the place of {old}" if new != old else f"another value of {new}"
 
 
-def _uses(one: _Statement) -> Iterator[tuple[int, str, Callable[[str], str]]]:
+def _uses(one: Statement) -> Iterator[tuple[int, str, Callable[[str], str]]]:
     """What it reads: the operand, the register (of a constant, one of its kind), and the operand with another."""
     if one.name in ("bra", "call", "bar", "ret") or one.is_start or one.opcode.startswith(("ld.param", "cvta")):
         return
@@ -710,22 +785,22 @@ def _uses(one: _Statement) -> Iterator[tuple[int, str, Callable[[str], str]]]:
 def _others(lines: int, most: int) -> Kind:
     """Another number from so many lines around, in the place of one that is read, or of a constant."""
 
-    def kind(kernel: _Kernel, one: _Statement) -> Found:
+    def kind(kernel: Kernel, one: Statement) -> Found:
         for nth, (place, own, operand) in enumerate(_uses(one)):
             constant = _is_integer(one.operands[place])
             if not constant and (not kernel.is_variable(own) or kernel.slot_of(own)):
                 continue
             for near in _near(kernel, one, own, lines, most):
                 noun = "address" if one.operands[place].startswith("[") else "number"
-                other = one.operands[place] if constant else _origin(kernel, own)
-                words = f"a {noun} that it uses is {_instead(_origin(kernel, near.register), other)}"
+                other = one.operands[place] if constant else origin_of(kernel, own)
+                words = f"a {noun} that it uses is {_instead(origin_of(kernel, near.register), other)}"
                 key = f"{one.opcode} {one.phase} {nth} {near.steps} {near.place}"
                 yield f"{words}#{key}", one.with_operand(place, operand(near.register))
 
     return kind
 
 
-def _arguments(kernel: _Kernel, one: _Statement) -> Found:
+def _arguments(kernel: Kernel, one: Statement) -> Found:
     """Another variable of the whole kernel as an argument of a function, or of the copy engine."""
     if not one.opcode.startswith(("st.param", "cp.async.bulk")):
         return
@@ -739,14 +814,14 @@ def _arguments(kernel: _Kernel, one: _Statement) -> Found:
         ]
         others = [register for register in known if register != own and kernel.slot_of(register) == ""]
         for other in others[::-1][:MOST_INDICES]:
-            words = f"an argument is {_instead(_origin(kernel, other), _origin(kernel, own))}"
+            words = f"an argument is {_instead(origin_of(kernel, other), origin_of(kernel, own))}"
             yield (
                 f"{words}#{one.opcode} {one.phase} {nth} {known.index(other)}",
                 one.with_operand(place, operand(other)),
             )
 
 
-def _swapped(kernel: _Kernel, one: _Statement) -> Found:
+def _swapped(kernel: Kernel, one: Statement) -> Found:
     """Two variables exchanged wherever the line uses them."""
     uses = [(place, own, operand) for place, own, operand in _uses(one) if kernel.is_variable(own)]
     if not uses or one.operands[uses[0][0]].startswith("["):
@@ -756,7 +831,7 @@ def _swapped(kernel: _Kernel, one: _Statement) -> Found:
         for other in around:
             if other != own and _kind_of(other) == _kind_of(own) and own in around:
                 pair = sorted((around.index(own), around.index(other)))
-                first, second = (_origin(kernel, around[each]) for each in pair)
+                first, second = (origin_of(kernel, around[each]) for each in pair)
                 both = f"{first} and {second}" if first != second else f"two numbers, each {first},"
                 yield f"{both} are exchanged#{pair}", one.with_operand(place, operand(other))
 
@@ -764,7 +839,7 @@ def _swapped(kernel: _Kernel, one: _Statement) -> Found:
 def _slots(lines: int, most: int) -> Kind:
     """Another variable in the place of one that is read, where both are in local memory."""
 
-    def kind(kernel: _Kernel, one: _Statement) -> Found:
+    def kind(kernel: Kernel, one: Statement) -> Found:
         if one.name != "ld" or (match := _SLOT.fullmatch(one.operands[1])) is None:
             return
         own, size = int(match[1]), one.bytes
@@ -784,7 +859,7 @@ def _slots(lines: int, most: int) -> Kind:
     return kind
 
 
-def _slots_around(kernel: _Kernel, one: _Statement, lines: int) -> dict[int, tuple[int, int, int]]:
+def _slots_around(kernel: Kernel, one: Statement, lines: int) -> dict[int, tuple[int, int, int]]:
     """Variables of the same type, at most so many lines away -> (lines, statements, the line)."""
     at, typed = kernel.places[one.number], one.opcode.rpartition(".")[2]
     found: dict[int, tuple[int, int, int]] = {}
@@ -797,7 +872,7 @@ def _slots_around(kernel: _Kernel, one: _Statement, lines: int) -> dict[int, tup
     return found
 
 
-def _more(kernel: _Kernel, one: _Statement) -> Found:
+def _more(kernel: Kernel, one: Statement) -> Found:
     """One more, or one less, than a whole number that is computed or compared with."""
     if kernel.is_step(one):
         return
@@ -815,7 +890,7 @@ def _more(kernel: _Kernel, one: _Statement) -> Found:
             yield f"it compares with 1 {words}{key}", f"{added} {compared} }}"
 
 
-def _scaled(kernel: _Kernel, one: _Statement) -> Found:
+def _scaled(kernel: Kernel, one: Statement) -> Found:
     """A whole number that is kept, times a power of two, or divided by it."""
     if one.name not in ("add", "sub", "mul", "mad", "div", "rem", "shr", "and") or ".wide" in one.opcode:
         return
@@ -830,7 +905,7 @@ def _scaled(kernel: _Kernel, one: _Statement) -> Found:
 def _terms(lines: int, most: int) -> Kind:
     """One more term or factor, of the numbers from so many lines around."""
 
-    def kind(kernel: _Kernel, one: _Statement) -> Found:
+    def kind(kernel: Kernel, one: Statement) -> Found:
         to = one.operands[0]
         if one.name not in _WITH_RESULT or "param" in one.opcode or one.is_start:
             return
@@ -849,7 +924,7 @@ def _terms(lines: int, most: int) -> Kind:
                 first = f"{one.indent}{{ .reg .{kept} %other; mov.{kept} %other, {near.register};"
                 then = f"{one.text().strip()} {one.guard}{opcode} {to}, {to}, %other; }}"
                 key = f"{one.opcode} {one.phase} {near.steps} {near.place}"
-                yield f"{_origin(kernel, near.register)} {words}, too#{key}", f"{first} {then}"
+                yield f"{origin_of(kernel, near.register)} {words}, too#{key}", f"{first} {then}"
 
     return kind
 
@@ -857,7 +932,7 @@ def _terms(lines: int, most: int) -> Kind:
 def _numbers(kind: Kind) -> Kind:
     """The same, but not of a sum that is an address: an offset in bytes is added there."""
 
-    def changes(kernel: _Kernel, one: _Statement) -> Found:
+    def changes(kernel: Kernel, one: Statement) -> Found:
         if one.opcode in ("add.s64", "add.u64"):
             for register in one.operands[1:]:
                 made = [kernel.statements[place] for place in kernel.set_by.get(register, ())]
@@ -869,7 +944,7 @@ def _numbers(kind: Kind) -> Kind:
     return changes
 
 
-def _ones_of_arguments(_: _Kernel, one: _Statement) -> Found:
+def _ones_of_arguments(_: Kernel, one: Statement) -> Found:
     """One more, or one less, than an argument of a function."""
     if not one.opcode.startswith(("st.param.b32", "st.param.u32")):
         return
@@ -880,7 +955,23 @@ def _ones_of_arguments(_: _Kernel, one: _Statement) -> Found:
             yield f"an argument is 1 {words}#{one.opcode} {one.phase} {nth}", changed
 
 
-def _rounded_up(_: _Kernel, one: _Statement) -> Found:
+def _sums_of_arguments(kernel: Kernel, one: Statement) -> Found:
+    """A whole number that the line or one around it has is added to an argument of a function."""
+    if not one.opcode.startswith(("st.param.b32", "st.param.u32", "st.param.b64", "st.param.u64")):
+        return
+    for nth, (place, own, operand) in enumerate(_uses(one)):
+        kind = _kind_of(own)
+        if kind not in ("%r", "%rd"):
+            continue
+        bits = "64" if kind == "%rd" else "32"
+        for near in _near(kernel, one, own, 3, 4):
+            before = f"{one.indent}{{ .reg .b{bits} %other; add.s{bits} %other, {own}, {near.register};"
+            words = f"{origin_of(kernel, near.register)} is added to an argument"
+            key = f"{one.opcode} {one.phase} {nth} {near.steps} {near.place}"
+            yield f"{words}#{key}", f"{before} {one.with_operand(place, operand('%other')).strip()} }}"
+
+
+def _rounded_up(_: Kernel, one: Statement) -> Found:
     """A quotient that is rounded up."""
     if one.name != "div" or (match := re.search(r"\.([su])(32|64)$", one.opcode)) is None:
         return
@@ -891,7 +982,7 @@ def _rounded_up(_: _Kernel, one: _Statement) -> Found:
     yield f"its quotient is rounded up#{one.phase}", f"{before} {then}"
 
 
-def _bounded(kernel: _Kernel, one: _Statement) -> Found:
+def _bounded(kernel: Kernel, one: Statement) -> Found:
     """A whole number that is at most a parameter of the kernel."""
     if one.name not in ("add", "mul", "mad") or not kernel.is_variable(one.operands[0]):
         return
@@ -903,11 +994,11 @@ def _bounded(kernel: _Kernel, one: _Statement) -> Found:
             continue
         loaded = f"{{ .reg .b32 %word; .reg .b64 %other; ld.param.u32 %word, [{parameter}]; cvt.s64.s32 %other, %word;"
         least = f"{one.guard}min.s{match[1]} {to}, {to}, {'%word' if match[1] == '32' else '%other'}; }}"
-        words = f"its result is at most parameter {_nth(parameter)} of the {kernel.noun}"
+        words = f"its result is at most parameter {nth_of(parameter)} of the {kernel.noun}"
         yield f"{words}#{one.opcode} {one.phase}", f"{one.text()} {loaded} {least}"
 
 
-def _constants(kernel: _Kernel, one: _Statement) -> Found:
+def _constants(kernel: Kernel, one: Statement) -> Found:
     """A constant that the file names is added to an argument of a function, or subtracted from it."""
     if not one.opcode.startswith(("st.param.b32", "st.param.u32", "cp.async.bulk.tensor")):
         return
@@ -921,7 +1012,7 @@ def _constants(kernel: _Kernel, one: _Statement) -> Found:
                 yield f"{name} {words} an argument#{key}", changed
 
 
-def _rounded(kernel: _Kernel, one: _Statement) -> Found:
+def _rounded(kernel: Kernel, one: Statement) -> Found:
     """A whole number that is rounded down to a multiple of a power of two first."""
     if one.name not in ("add", "sub", "mul", "mad") or not re.search(r"\.[su]32$", one.opcode):
         return
@@ -931,11 +1022,11 @@ def _rounded(kernel: _Kernel, one: _Statement) -> Found:
             continue
         for step in FACTORS[:5]:
             rounded = f"{one.indent}{{ .reg .b32 %other; and.b32 %other, {own}, {-step};"
-            words = f"{_origin(kernel, own)} is rounded down to a multiple of {step}#{one.opcode} {one.phase} {place}"
+            words = f"{origin_of(kernel, own)} is rounded down to a multiple of {step}#{one.opcode} {one.phase} {place}"
             yield words, f"{rounded} {one.with_operand(place, '%other').strip()} }}"
 
 
-def _functions(kernel: _Kernel, one: _Statement) -> Found:
+def _functions(kernel: Kernel, one: Statement) -> Found:
     """A function of a float that is read: what is left to 1, its square, its negative, its reciprocal."""
     if one.name not in ("add", "sub", "mul", "fma", "div") or not one.opcode.endswith("f32"):
         return
@@ -951,11 +1042,18 @@ def _functions(kernel: _Kernel, one: _Statement) -> Found:
         ):
             changed = f"{one.indent}{{ .reg .f32 %other; {opcode}; {one.with_operand(place, '%other').strip()} }}"
             key = f"{one.opcode} {one.phase} {place}"
-            yield f"in the place of {_origin(kernel, own)} it uses {words}#{key}", changed
+            yield f"in the place of {origin_of(kernel, own)} it uses {words}#{key}", changed
 
 
-def _neighbours(_: _Kernel, one: _Statement) -> Found:
-    """The element before or after the one that is read or written."""
+def _beside(kernel: Kernel, one: Statement) -> Found:
+    """The other element of two or four that stand together."""
+    for words, text in _neighbours(kernel, one):
+        if one.name == "ld" and words.startswith("it reads the element 1 "):
+            yield words, text
+
+
+def _neighbours(_: Kernel, one: Statement) -> Found:
+    """An element before or after the one that is read or written."""
     if one.name not in ("ld", "st") or "param" in one.opcode or ".v" in one.opcode:
         return
     size = one.bytes
@@ -969,7 +1067,7 @@ def _neighbours(_: _Kernel, one: _Statement) -> Found:
         yield words, one.with_operand(place, f"[{match[1]}+{offset + away * size}]")
 
 
-def _order(kernel: _Kernel, one: _Statement) -> Found:
+def _order(kernel: Kernel, one: Statement) -> Found:
     """Two numbers that are written one after the other, exchanged."""
     if one.name != "st" or "param" in one.opcode:
         return
@@ -983,14 +1081,85 @@ def _order(kernel: _Kernel, one: _Statement) -> Found:
             return
 
 
+def _waits(_: Kernel, one: Statement) -> Found:
+    """More or fewer groups of copies or products that a wait leaves in flight."""
+    if ".wait_group" in one.opcode and _is_integer(one.operands[0]):
+        least = 1 if one.opcode.startswith("wgmma") else 0  # to wait for all products takes away other mistakes, too
+        for left in range(least, MOST_IN_FLIGHT):
+            if left != int(one.operands[0]):
+                words = f"the wait leaves {left} group{'' if left == 1 else 's'} in flight, not {one.operands[0]}"
+                yield f"{words}#{one.opcode}", one.with_operand(0, str(left))
+
+
+def _parities(kernel: Kernel, one: Statement) -> Found:
+    """A wait for the phase of the other parity, or of one that changes less often."""
+    if not one.opcode.startswith("mbarrier.") or ".parity" not in one.opcode:
+        return
+    own, words = one.operands[2], "the wait is for the phase of the other parity"
+    if _is_integer(own):
+        yield words, one.with_operand(2, str(1 - int(own)))
+    elif _REGISTER.fullmatch(own):
+        flipped = f"{one.indent}{{ .reg .b32 %other; xor.b32 %other, {own}, 1;"
+        yield words, f"{flipped} {one.with_operand(2, '%other').strip()} }}"
+        made = [kernel.statements[place] for place in kernel.set_by.get(own, ())]
+        if len(made) == 1 and (made[0].name, made[0].operands[-1]) in (("and", "1"), ("rem", "2")):
+            for rounds in ROUNDS:
+                number = f"div.u32 %other, {made[0].operands[1]}, {rounds}; and.b32 %other, %other, 1;"
+                slower = f"{one.indent}{{ .reg .b32 %other; {number} {one.with_operand(2, '%other').strip()} }}"
+                yield f"the parity that the wait is for changes once in {rounds} rounds", slower
+
+
+def _arrivals(kernel: Kernel, one: Statement) -> Found:
+    """Another number of arrivals, or of bytes, that a phase of an mbarrier needs."""
+    init = one.opcode.startswith("mbarrier.init")
+    if not init and "expect_tx" not in one.opcode:
+        return
+    place, noun = len(one.operands) - 1, "arrivals" if init else "bytes"
+    own = one.operands[place]
+    set_by = [kernel.statements[at] for at in kernel.set_by.get(own, ())]
+    known = int(own) if _is_integer(own) else None
+    if len(set_by) == 1 and set_by[0].is_start and _is_integer(set_by[0].operands[-1]):
+        known = int(set_by[0].operands[-1])
+    if known is None:
+        for factor in FACTORS[:3]:
+            before = f"{one.indent}{{ .reg .b32 %other; mul.lo.s32 %other, {own}, {factor};"
+            yield (
+                f"a phase needs {factor} times as many {noun}",
+                f"{before} {one.with_operand(place, '%other').strip()} }}",
+            )
+        return
+    named = [value for value in kernel.constants.values() if init and 0 < value <= MOST_ARRIVALS]
+    others = (
+        [2 * known, known // 2, 4 * known, known // 4] if not init else [known + 1, known - 1, 2 * known, known // 2]
+    )
+    for other in dict.fromkeys([*others, 1, WARP, 4 * WARP, *named] if init else others):
+        if other > 0 and other != known:
+            yield f"a phase needs {other} {noun}, not {known}", one.with_operand(place, str(other))
+
+
+def _masks(_: Kernel, one: Statement) -> Found:
+    """All lanes, in the mask of what a warp's lanes do together."""
+    if one.opcode.startswith(("shfl.sync", "vote.sync", "bar.warp.sync", "match.", "redux.sync")):
+        place = len(one.operands) - 1
+        if one.operands[place] != "-1":
+            yield "the mask names all 32 lanes", one.with_operand(place, "-1")
+
+
 # The likeliest first, those that have many changes last.
 KINDS = (
     _edges,
+    _waits,
+    _parities,
+    _arrivals,
+    _masks,
     _ones,
+    _turned,
     _order,
     _parameters,
     _operators,
+    _integers,
     _limits,
+    _ranks,
     _axes,
     _sizes,
     _factors,
@@ -1004,27 +1173,43 @@ KINDS = (
     _floats,
     _guards,
     _operands,
-    _integers,
 )
 # For code that is close to its source: there an operand is what the file says, and nothing is merged or unrolled. In
 # steps, of which each is tried only if those before found nothing.
 SOURCE_KINDS = (
     (
-        _edges,
+        _numbers(_edges),
         _ones,
-        _quotients,
-        _rounded_up,
+        _steps,
         _ones_of_arguments,
-        _shuffles,
+        _scaled_arguments,
+        _ranks,
+        _rounded_up,
         _swapped,
-        _slots(1, 3),
-        _others(0, 4),
+        _quotients,
+        _shuffles,
         _integers,
+        _numbers(_turned),
         _numbers(_more),
+        _others(0, 4),
+        _slots(1, 3),
+        _beside,
         _numbers(_operators),
+        _sums_of_arguments,
+        _named,
         _others(1, 3),
     ),
-    (_order, _factors, _functions, _bounded, _others(4, 4), _arguments, _slots(4, 4), _sizes, _exchanged),
+    (
+        _order,
+        _factors,
+        _functions,
+        _bounded,
+        _others(4, 4),
+        _arguments,
+        _slots(4, 4),
+        _sizes,
+        _exchanged,
+    ),
     (
         _constants,
         _numbers(_scaled),
@@ -1040,4 +1225,7 @@ SOURCE_KINDS = (
 # For optimised code of which no such PTX can be called. A number that it merged changes in all places at once, so
 # another number is not tried there.
 MORE_KINDS = ((_ones, _quotients, _more, _arguments, _scaled),)
+OF_CALLS = (_parities, _arrivals, _masks)
+WAITS = (_waits,)
+OF_CALLERS = (*OF_CALLS, *WAITS, _scaled_arguments)  # what wrappers of one instruction do is said of their callers, too
 ALTERNATING = (_edges, _operators, _signs)  # two of a kind are often on one line, which the compiler may repeat

@@ -117,6 +117,11 @@ class Code:
             last = each.end
         return tuple(self._definitions("".join([*outside, self.text[last:]]), 0, len(self.text)))
 
+    @cached_property
+    def definitions(self) -> tuple[Definition, ...]:
+        """Those of the whole file, in its order."""
+        return tuple(self._definitions(self.text, 0, len(self.text)))
+
     def visible(self, function: Function, place: int) -> dict[str, Definition]:
         """The definitions in the function before a place, by name, as far as their block is still open."""
         body = self.text[function.begin : function.end]
@@ -175,8 +180,28 @@ def without_comments(text: str) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Constant:
+    """``constexpr int STEP = 256;``, with its line."""
+
+    name: str
+    value: int
+    line: int
+
+
 def constants_of(text: str) -> dict[str, int]:
     """The whole numbers that a file names outside of functions, as far as they can be worked out."""
+    return {each.name: each.value for each in _constants(Code(text), everywhere=False)}
+
+
+def all_constants_of(text: str) -> list[Constant]:
+    """Those in functions, too, as far as no other has the same name."""
+    found = list(_constants(Code(text), everywhere=True))
+    names = [each.name for each in found]
+    return [each for each in found if names.count(each.name) == 1]
+
+
+def _constants(code: Code, *, everywhere: bool) -> Iterator[Constant]:
     known: dict[str, Number] = {}
 
     def named(name: str) -> Number:
@@ -187,12 +212,13 @@ def constants_of(text: str) -> dict[str, int]:
     def called(name: str, given: Sequence[Number]) -> Number:
         raise Unknown
 
-    for each in Code(text).constants:
+    for each in code.definitions if everywhere else code.constants:
         try:
             known[each.name] = converted(evaluate(parse(each.text), named, called), each.type)
         except Unknown:
             continue
-    return {name: each.value for name, each in known.items()}
+        if each.is_constant or not everywhere:
+            yield Constant(each.name, known[each.name].value, code.line_at(each.at))
 
 
 def split(text: str) -> list[str]:

@@ -97,9 +97,9 @@ def budget_for(device: str) -> SearchBudget:
     return SearchBudget(diagnose=True, large=2, work_limit=1 << 40)
 
 
+PROPOSED = ": cp.async.wait_group"  # what a note of the simulator goes on with, of the wait alone
 # Findings whose line may be another than the one at fault.
 REPAIRED = (Kind.LAUNCH_FAILED, Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)
-INDEXED = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.RACE)  # of them, mostly by a wrong index
 
 
 @dataclass
@@ -603,10 +603,11 @@ def _repaired(search: _Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Ve
     if verdict.kind not in REPAIRED or _costs_a_process(verdict):
         return verdict
     lab.known |= {key: True for key, known in search.tried.items() if known.kind is verdict.kind}
-    finding = verdict.finding if verdict.kind in INDEXED else None
-    near = (finding.line or 0, *finding.callers) if finding is not None else ()
-    clues = repair(lab, shape, search.sandbox.program, search.source_like, verdict.kind, near)
-    return replace(verdict, clues=sorted_clues([*clues, *verdict.clues]))
+    clues = [*repair(lab, shape, search.sandbox.program, search.source_like, verdict.kind, verdict.finding)]
+    known = verdict.clues
+    if not any("in flight" in clue.text for clue in clues):  # a wait for it there does not make all right
+        known = tuple(replace(clue, text=clue.text.partition(PROPOSED)[0]) for clue in known)
+    return replace(verdict, clues=sorted_clues([*clues, *known]))
 
 
 def _of_calls(search: _Search, failed: CaseKey) -> tuple[Clue, ...]:

@@ -1,8 +1,8 @@
 """A call that fails -> whether it is right as the first call of a process: then the file keeps something between calls.
 
-The second call that is compared is the same to the last pointer. Blocks that wait for each other take turns in the same
-order in both, and what other blocks do at the same time must not matter: it has to be so twice. What is left is what
-the file itself has kept: a variable of the device or of the host, or memory that it did not free.
+The second call that is compared is the same to the last pointer, and blocks that wait for each other take turns in the
+same order. Only what the file itself has kept can make it another: a variable of the device or of the host, or memory
+that it did not free. Other blocks run side by side: what is found must be found again in processes of their own.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from grader.judge.lab import judged
 from grader.verdict import Clue
 
 SECONDS = 3.0  # of a launcher, in one call
+AGAIN = 3  # times that it must be found again
 BEFORE = 2  # other shapes that are called first
 
 
@@ -36,25 +37,37 @@ class Process:
 def of_calls(process: Process, failed: Case, others: Iterable[Case]) -> tuple[Clue, ...]:
     """A clue if the case is right in the first call of a process and fails in the second; or fails after one of the
     ``others`` alone, of which only a few are tried."""
-
-    def fails_after(first: Case) -> bool:
-        """Whether the case fails after a call with ``first`` in a new process; of ``failed``, if that one is right."""
-        process.restart()
-        is_wrong = process.fails(first)
-        return process.fails(failed) and not (is_wrong and first is failed)
-
     process.restart()
     if process.fails(failed):
         return ()
-    kept = "the file keeps something from call to call"
     try:
         if process.fails(failed):
             words = "right in call 1 of a process, wrong in call 2, which is the same call"
-            return (Clue("calls", f"{words}: {kept}"),) if fails_after(failed) else ()
+            return _clue(words) if _is_found_again(process, failed, failed) else ()
         for other in [*others][:BEFORE]:
-            if fails_after(other) and fails_after(other):
+            process.restart()
+            process.fails(other)
+            if process.fails(failed):
                 words = f"right in call 1 of a process, wrong after a call with {other.shape}"
-                return (Clue("calls", f"{words}: {kept}"),)
+                return _clue(words) if _is_found_again(process, other, failed) else ()
         return ()
     finally:
         process.restart()
+
+
+def _clue(words: str) -> tuple[Clue, ...]:
+    return (Clue("calls", f"{words}: the file keeps something from call to call"),)
+
+
+def _is_found_again(process: Process, first: Case, failed: Case) -> bool:
+    """Whether the case is right as the first call of each of some processes, and fails after another call in each."""
+    for _ in range(AGAIN):
+        process.restart()
+        if process.fails(failed):
+            return False
+        if first is not failed:
+            process.restart()
+            process.fails(first)
+        if not process.fails(failed):
+            return False
+    return True

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import ceil, isfinite, log2, prod, sqrt
 
-from grader.content.functions import Code, Function, split
+from grader.content.functions import Code, Function, constants_of, split
 from grader.devices import Call, HostChange, Poison
 from grader.devices.counters import Launched
 
@@ -36,6 +36,7 @@ DEEPEST = 3  # definitions behind an expression
 _NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
 _LAUNCH = re.compile(r"\b(\w+)\s*(?:<[^;{}()]*>)?\s*<<<(.*?)>>>\s*\(", re.DOTALL)
 _LAUNCH_EX = re.compile(r"\bcudaLaunch(?:KernelEx|CooperativeKernel)\s*\(")
+_ROUNDED_UP = re.compile(r"-\s*1\s*\)\s*/\s*(\w+)\s*\+\s*1\b|\+\s*(\w+)\s*-\s*1\s*\)\s*/\s*\2\b")
 _INTEGERS = ("u32", "s32", "b32")
 
 
@@ -158,6 +159,12 @@ class _Places:
         at = self.code.line_at(self.site.at)
         return at if at in self.own else None
 
+    def grid_text(self) -> str:
+        """The expression of the grid, of a variable what it is set to."""
+        text, place = self.site.configuration[0] if self.site.configuration else ("", 0)
+        assigned = _assignment(self.code, self.site.host, place, text) if _NAME.fullmatch(text) else None
+        return assigned[0] if assigned else text
+
     def set(self, place: int, how: int, number: int) -> HostChange:
         return HostChange(self.launched.kernel.partition("<")[0], place, how, number)
 
@@ -177,6 +184,16 @@ class _Places:
             return None if found is None else replace(call, host=(self.set(place, SET, found),))
 
         yield LauncherChange(line, words, change)
+
+    def name(self, nth: int) -> str:
+        """The kernel's name of an argument, from 0; empty where it is not known."""
+        found = {each.parameters for each in self.code.functions if each.is_kernel and each.name == self.site.kernel}
+        parameters = found.pop() if len(found) == 1 else ()
+        return parameters[nth].name if nth < len(parameters) else ""
+
+    def argument(self, nth: int) -> str:
+        name = self.name(nth)
+        return f"argument {nth + 1} of the launch (`{name}`)" if name else f"argument {nth + 1} of the launch"
 
     def of_type(self, *types: str) -> list[int]:
         return [place for place, each in enumerate(self.parameters[:MOST_PARAMETERS]) if each in types]
@@ -235,7 +252,9 @@ def _exchanged(at: _Places, _: Call) -> Iterator[LauncherChange]:
     for first, second in combinations(range(min(len(at.parameters), MOST_PARAMETERS)), 2):
         one, other = at.parameters[first], at.parameters[second]
         if one == other and one in ("u64", "f32", *_INTEGERS):
-            words = f"arguments {first + 1} and {second + 1} of the launch are exchanged"
+            names = [f"`{name}`" for nth in (first, second) if (name := at.name(nth))]
+            which = f" ({' and '.join(names)})" if len(names) == 2 else ""
+            words = f"arguments {first + 1} and {second + 1} of the launch{which} are exchanged"
             back = at.set(PARAMETER + second, TAKE, PARAMETER + first)
             yield from at.fixed(PARAMETER + first, TAKE, PARAMETER + second, words, back)
 
@@ -243,18 +262,18 @@ def _exchanged(at: _Places, _: Call) -> Iterator[LauncherChange]:
 def _off_by_one(at: _Places, _: Call) -> Iterator[LauncherChange]:
     for nth in at.of_type(*_INTEGERS):
         for by, words in ((1, "1 more"), (-1, "1 less")):
-            yield from at.fixed(PARAMETER + nth, ADD, by, f"argument {nth + 1} of the launch is {words}")
+            yield from at.fixed(PARAMETER + nth, ADD, by, f"{at.argument(nth)} is {words}")
 
 
 def _sizes(at: _Places, call: Call) -> Iterator[LauncherChange]:
     """Another of the launcher's parameters in the place of an argument."""
     for nth in at.of_type(*_INTEGERS):
         for name, size in _sizes_of(call).items():
-            words = f"argument {nth + 1} of the launch is {name}"
+            words = f"{at.argument(nth)} is {name}"
             yield from at.computed(PARAMETER + nth, words, size)
     for nth in at.of_type("f32"):
         for name in _floats(call):
-            words = f"argument {nth + 1} of the launch is {name}"
+            words = f"{at.argument(nth)} is {name}"
             yield from at.computed(PARAMETER + nth, words, lambda call, name=name: _bits(_floats(call)[name]))  # type: ignore[misc]
 
 
@@ -269,7 +288,13 @@ def _axes(at: _Places, _: Call) -> Iterator[LauncherChange]:
 
 
 def _blocks(at: _Places, call: Call) -> Iterator[LauncherChange]:
-    """Another number of blocks, or of threads."""
+    """Another number of blocks, or of threads.
+
+    No more blocks where there is a thread for each index of the one size, or where the launcher has a limit: then the
+    kernel goes through the elements in the wrong way.
+    """
+    threads, written = prod(at.launched.block), at.grid_text()
+    covers = len(_integers(call)) == 1 and _is_enough(written, threads, constants_of(at.code.text))
     for axis in range(2):
         name = f"the launch's grid{'.y' if axis else ''}"
         given = at.launched.grid[axis]
@@ -277,8 +302,13 @@ def _blocks(at: _Places, call: Call) -> Iterator[LauncherChange]:
             break
         for text, size in _sizes_of(call).items():
             for divisor in DIVISORS:
+                more = ceil(size(call) / divisor) > given
+                if not axis and more and ("min(" in written or (covers and divisor < threads)):
+                    continue
                 words = f"{name} has {_quotient(text, divisor)} blocks"
                 yield from at.computed(GRID + axis, words, _blocks_for(size, divisor))
+        if not axis and (covers or "min(" in written):
+            continue
         yield from at.fixed(GRID + axis, ADD, 1, f"{name} has one block more")
         yield from at.fixed(GRID + axis, ADD, -1, f"{name} has one block less")
         for factor in FACTORS:
@@ -290,6 +320,14 @@ def _blocks(at: _Places, call: Call) -> Iterator[LauncherChange]:
         for threads in THREADS:
             if threads != at.launched.block[0]:
                 yield from at.fixed(BLOCK, SET, threads, f"the launch's block has {threads} threads")
+
+
+def _is_enough(written: str, threads: int, constants: Mapping[str, int]) -> bool:
+    """Whether a grid is a quotient that is rounded up, by as many as a block has threads or a multiple of that."""
+    found = _ROUNDED_UP.search(written)
+    divisor = found[1] or found[2] if found else ""
+    value = int(divisor) if divisor.isdigit() else constants.get(divisor, 0)
+    return value > 0 and value % threads == 0
 
 
 def _quotient(text: str, divisor: int) -> str:
@@ -391,7 +429,7 @@ def _factors(at: _Places, call: Call) -> Iterator[LauncherChange]:
         words = f"the launch's shared memory has {factor} times as many bytes"
         yield from at.fixed(SHARED, MULTIPLY, factor, words)
     for nth in at.of_type(*_INTEGERS):
-        noun = f"argument {nth + 1} of the launch"
+        noun = at.argument(nth)
         for factor in FACTORS:
             yield from at.fixed(PARAMETER + nth, MULTIPLY, factor, f"{noun} is {factor} times as large")
         for text, size in _sizes_of(call).items():
@@ -422,7 +460,7 @@ _FIXED = {"log2(e)": 1.4426950408889634, "ln(2)": 0.6931471805599453, "-1": -1.0
 def _scales(at: _Places, call: Call) -> Iterator[LauncherChange]:
     """Another factor in a float, or another function of one that the launcher gets."""
     for nth in at.of_type("f32"):
-        noun, place = f"argument {nth + 1} of the launch", PARAMETER + nth
+        noun, place = at.argument(nth), PARAMETER + nth
         for text, factor in _FIXED.items():
             yield from at.fixed(place, SCALE, _bits(factor), f"{noun} is times {text}")
         if (line := at.line(place)) is None:

@@ -14,10 +14,15 @@ Only lines that the learner wrote are changed.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import islice
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +31,9 @@ from typing import Any
 from grader.compile.changes import (
     KINDS,
     MORE_KINDS,
+    OF_CALLS,
     SOURCE_KINDS,
+    WAITS,
     Change,
     changes_of,
     lines_behind,
@@ -34,13 +41,16 @@ from grader.compile.changes import (
     without,
 )
 from grader.compile.changes import Kind as Kinds
-from grader.content.functions import constants_of
+from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
+from grader.content.functions import Code, all_constants_of, constants_of
 from grader.content.skeleton import skeleton_of
-from grader.devices import Call, Outcome
+from grader.content.source_file import is_helper, lines_with
+from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import Launched
 from grader.judge.case import Case, CaseKey, allowed, largest_within
 from grader.judge.lab import Lab, judged
 from grader.judge.launcher_changes import LauncherChange, launcher_changes
+from grader.judge.repair_words import Names
 from grader.sandbox.child import SandboxError
 from grader.sandbox.parent import Program, Sandbox
 from grader.verdict import Clue, Kind
@@ -49,9 +59,11 @@ LARGEST = 1 << 20  # bytes of PTX
 # What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
 SECONDS = 0.8
 LAUNCHER_SECONDS = 0.4  # for changes of the launcher
-SOURCE_SECONDS = 1.5  # for code that is close to the source
+SOURCE_SECONDS = 1.8  # for code that is close to the source
+WHOLE_SECONDS = 0.7  # of these, for statements as wholes
 PAIR_SECONDS = 0.4  # for two changes at once, in either code
 FIRSTS, IMPROVED = 3, 0.75  # changes that others are tried with: how many, and what they leave of the wrong elements
+BESIDE, TWINS = 2, 4  # lines between two that are changed in the same way, and how many such pairs are tried
 PAIR_CASES = 8  # that two changes at once must make right, at least
 OF_CALL, OF_BYTE, OF_INSTRUCTION = 2.5e-3, 3.5e-8, 4e-7  # what a call, a byte of PTX and a warp instruction cost
 OF_SHARED_BYTE = 1.5e-8  # of all blocks that a call launches
@@ -59,9 +71,12 @@ LEAST_SHARED, MOST_SHARED = 1 << 12, 1 << 20  # of a block, and of all, since no
 OF_SECOND_CHOICE = 0.2  # for PTX that was made in vain
 ROUNDS = 8  # times the instructions of the file's own call, that one call of changed code may take
 LEAST = 2_000
-UNKNOWN = 50_000  # of a call whose finding ended it
+UNKNOWN = 200_000  # of a call whose finding ended it
 MOST_LOST = 5_000  # that a call is taken for which does not say how many it took
 OF_OTHERS = 1_500_000  # that a call on another case may take
+TOO_LONG = 2  # cases
+MOST_CONFIRMING = 0.8  # seconds of cases that confirm one change, where enough are right
+LEAST_RIGHT = 6  # of the cases, where the larger ones take too many instructions
 LEAST_CASES = 4  # on fewer, a change is right by chance
 WRONG, RIGHT = 6, 6  # other cases that must be right, too: of those that failed, and of those that passed
 ELEMENTS = 8  # of an output: a case with fewer is right by chance
@@ -70,6 +85,17 @@ LARGE_WORK, LARGE_INSTRUCTIONS = 20_000_000, 2_000_000  # of more cases, for a c
 CONFIRMED, CONFIRMED_SEED = 12, 100  # of these cases: how many, and the seed of the first
 LINES = 2  # that a clue names, at most
 RUNS = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)  # code that can be called
+MOVED = {  # what may stand at another place -> what a race is said to lack
+    "the commit": r"cp\.async|bulk copy|wgmma",
+    "the arrival": "bulk copy|wgmma|mbarrier",
+    "the barrier": "no barrier",
+    "the wait": r"cp\.async|bulk copy|wgmma",
+}
+OF_ORDER = (Kind.RACE, Kind.UNINITIALISED, Kind.DEADLOCK)  # findings that a barrier may take away
+
+_QUOTIENT = re.compile(r"(?<![\w.])(\d+) ?/ ?(\d+)(?![\w.])")
+_WHOLE = re.compile(r"\bconstexpr\s+(?:unsigned|u?int\w*)\s+(\w+)\s*=")
+_REAL = re.compile(r"\bconstexpr\s+float\s+(\w+)\s*=\s*(-?\d[\d.]*(?:e-?\d+)?)f;")
 
 
 Prepared = Callable[[Call], "Call | None"]  # a case's call -> with another number; None: that changes nothing
@@ -92,11 +118,15 @@ class _Trial:
     limit: int = 0  # of the instructions that a call on the failing case may take
     reached: frozenset[int] = frozenset()  # lines that the failing case comes to
     unreached: frozenset[int] = frozenset()  # and that it does not
+    suspected: frozenset[int] = frozenset()  # of those that it comes to: where one that is right does not
     dropped: frozenset[int] = frozenset()  # lines of the PTX: of the kernels that it does not launch
     calls: dict[CaseKey, tuple[Case, Call]] = field(default_factory=dict)
     close: bool = False  # to the source
     wrong: int = 0  # elements that the failing case has wrong
     left: int = 0  # that the last call had wrong
+    timed_out: bool = False  # the last call
+    told: CaseKey | None = None  # the case that was wrong last, of those that confirm a change
+    confirmed: int = 0  # cases that are right with each change that was found; 0: none was
     constants: Mapping[str, int] = field(default_factory=dict)  # that the file names
     tried: list[Change] = field(default_factory=list)
     better: list[tuple[int, Change]] = field(default_factory=list)  # how many elements are still wrong
@@ -139,7 +169,7 @@ class _Trial:
         self.of_call = OF_CALL + OF_SHARED_BYTE * min(blocks, MOST_SHARED)
         self.reached = _reached(outcome)
         self.unreached = frozenset(seen - self.reached)
-        launched = [kernel.launched for kernel in outcome.coverage]
+        launched = [kernel.launched or bool(outcome.findings) for kernel in outcome.coverage]  # it ends the call
         self.dropped = frozenset(without(self.text, launched))
         names = [kernel.kernel for kernel in outcome.coverage]
         if len(names) == len(types := parameter_types(self.text)):
@@ -153,10 +183,19 @@ class _Trial:
         self.wrong = judged(case, outcome).wrong_count
         return (anyhow or self.kind is Kind.WRONG_ANSWER) and self.wrong > 0
 
+    def suspect(self, right: CaseKey) -> None:
+        """Note the lines that a case which is right does not come to."""
+        ptx = self.write(self.text.split("\n"))
+        _, outcome = self.call(right, ptx, coverage=True, limits=replace(self.lab.limits, instructions=OF_OTHERS))
+        ptx.unlink()
+        self.seconds -= self.of_call + OF_INSTRUCTION * outcome.executed
+        if not outcome.findings:
+            self.suspected = self.reached - _reached(outcome)
+
     def is_right(self, key: CaseKey, ptx: Path | None, limit: int, prepared: Prepared | None = None) -> bool:
         case, outcome = self.call(key, ptx, prepared, limits=replace(self.lab.limits, instructions=limit))
-        timed_out = any(finding.kind == Kind.TIME_OUT for finding in outcome.findings)
-        lost = limit if timed_out else min(limit, MOST_LOST)
+        self.timed_out = any(finding.kind == Kind.TIME_OUT for finding in outcome.findings)
+        lost = limit if self.timed_out else min(limit, MOST_LOST)
         self.seconds -= self.of_call + OF_INSTRUCTION * (outcome.executed or lost)
         self.left = self.wrong
         if outcome.findings or (key, (answer := _bytes_of(outcome))) in self.answers:
@@ -170,12 +209,32 @@ class _Trial:
         """Whether all cases are right, and together come to all lines that the failing case came to: code that goes
         round the line at fault is right, too."""
         ptx = self.write(text)
-        right = all(self.is_right(key, ptx, limit) for key in cases)
+        count = self._right_cases(cases, ptx, limit)
+        right = count >= min(len(cases), LEAST_RIGHT)
         if right:
             _, outcome = self.call(cases[0], ptx, coverage=True)
             right = self.reached <= _reached(outcome)
+            self.confirmed = min(self.confirmed or count, count)
         ptx.unlink()
         return right
+
+    def _right_cases(self, cases: Sequence[CaseKey], ptx: Path, limit: int) -> int:
+        """How many are right, as far as they are tried; 0 where one is wrong. A few may take too many instructions.
+        The case that told last comes second."""
+        count, too_long, least = 0, 0, self.seconds - MOST_CONFIRMING
+        for key in sorted(cases, key=lambda key: (key != cases[0], key != self.told)):
+            if count >= LEAST_RIGHT and self.seconds < least:
+                break
+            if self.is_right(key, ptx, limit):
+                count += 1
+            elif self.timed_out and key != cases[0]:
+                too_long += 1
+                if too_long == TOO_LONG:
+                    break
+            else:
+                self.told = key
+                return 0
+        return count
 
     def stays_right(self, text: Sequence[str]) -> bool:
         """Whether changed code is right in more cases."""
@@ -214,13 +273,13 @@ def repair(
     program: Program | None,
     source_like: SourceLike | None = None,
     kind: Kind = Kind.WRONG_ANSWER,
-    near: Collection[int] = (),
+    finding: Finding | None = None,
 ) -> Iterator[Clue]:
     """At most one clue; none where changes on more than LINES lines do, or the file is too large to try.
 
     First what the launcher gives the CUDA runtime is changed, then the PTX that runs, then the one that is close to the
-    source, where that fails, too; at last two places of either. ``kind`` says how the file fails, ``near`` on which
-    lines a finding is: what these get their numbers from is changed first.
+    source, where that fails, too; at last two places of either. ``kind`` says how the file fails. What the
+    lines of a finding get their numbers from is changed first.
     """
     if program is None or program.device != "sim" or program.ptx.stat().st_size > LARGEST:
         return
@@ -228,51 +287,207 @@ def repair(
     elements = sum(prod(tensor.extent(dict(key.sizes))) for key in cases for tensor in lab.spec.outputs)
     if len(cases) < LEAST_CASES or elements < ELEMENTS:
         return
-    with suppress(SandboxError, OSError), TemporaryDirectory() as folder, Sandbox(program.device) as sandbox:
+    with (
+        suppress(SandboxError, OSError),
+        TemporaryDirectory() as folder,
+        ThreadPoolExecutor(1) as beside,
+        Sandbox(program.device) as sandbox,
+    ):
         sandbox.load(program)
         text, source = (path.read_text(errors="replace") for path in (program.ptx, program.source))
-        own = _own_lines(source, skeleton_of(lab.kata))
-        trial = _Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind)
+        own, constants = _own_lines(source, skeleton_of(lab.kata)), constants_of(source)
+        trial = _Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind, constants=constants)
         if not trial.is_wrong(cases[0]):
             return
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
-        pair: list[Change] = []
-        if kind is not Kind.LAUNCH_FAILED:  # else no kernel runs
-            found += _found(trial, cases, own, (KINDS,), near)
-            if not found and source_like is not None and (ptx := source_like(_folder(folder, "close"))) is not None:
-                found, pair = _found_close(trial, ptx, source, cases, own, near)
-        lines = {change.line for change in found or pair}
-        if 1 <= len(lines) <= LINES:
-            words = _words(found, len(cases), "or") if found else _words(pair, len(cases), "and")
-            yield Clue("repair", words, line=lines.pop() if len(lines) == 1 else None)
+        files = _Files(trial, source)
+        if source_like is not None and not found and kind is not Kind.LAUNCH_FAILED:
+            # nvcc runs while changes of the other code are tried.
+            files.coming = beside.submit(source_like, _folder(folder, "close"))
+        yield from _clue(files, found, cases, own, finding)
 
 
-def _found_close(
-    trial: _Trial, ptx: Path, source: str, cases: Sequence[CaseKey], own: Collection[int], near: Collection[int]
-) -> tuple[list[Change | LauncherChange], list[Change]]:
-    """The changes of code that is close to the source; else two that must come together, of either code."""
-    text, constants = ptx.read_text(errors="replace"), constants_of(source)
-    seconds = SOURCE_SECONDS
-    close = _Trial(
-        trial.lab, trial.sandbox, ptx.parent, trial.name, text, trial.kind, seconds, close=True, constants=constants
-    )
-    found: list[Change | LauncherChange] = []
-    if close.is_wrong(cases[0], anyhow=True):
-        found += _found(close, cases, own, SOURCE_KINDS, near)
-    else:  # such as one whose products are in flight while its registers are stored
-        trial.seconds = close.seconds - OF_SECOND_CHOICE
-        found += _found(trial, cases, own, MORE_KINDS, near)
+def _clue(
+    files: _Files,
+    found: list[Change | LauncherChange],
+    cases: Sequence[CaseKey],
+    own: Collection[int],
+    finding: Finding | None,
+) -> Iterator[Clue]:
+    """What was ``found`` of the launcher, and what is found of the kernels."""
+    trial, pair = files.trial, list[Change]()
+    if trial.kind is not Kind.LAUNCH_FAILED:  # else no kernel runs
+        right = _cheapest_right(trial.lab, cases) if trial.kind is Kind.WRONG_ANSWER and not found else None
+        if right is not None:
+            trial.suspect(right)
+        of_kernels, pair = _of_kernels(files, cases, own, finding, is_found=bool(found))
+        found = [*found, *of_kernels]
+    lines = {change.line for change in found or pair}
+    if 1 <= len(lines) <= LINES:
+        names, count = Names(files.source), files.confirmed or len(cases)
+        words = _words(found, count, "or", names) if found else _words(pair, count, "and", names)
+        yield Clue("repair", words, line=lines.pop() if len(lines) == 1 else None)
+    elif not lines:
+        yield from _zero_quotients(files.source, own)
+
+
+def _zero_quotients(source: str, own: Collection[int]) -> Iterator[Clue]:
+    """The first line with a quotient of two whole numbers that is 0: nvcc leaves nothing of it to change."""
+    code = Code(source)
+    for found in _QUOTIENT.finditer(code.text):
+        line = code.line_at(found.start())
+        if int(found[1]) < int(found[2]) and int(found[1]) and line in own:
+            words = f"on line {line} `{found[0]}` is a quotient of whole numbers, rounded down: 0"
+            yield Clue("repair", words, line=line)
+            return
+
+
+@dataclass
+class _Files:
+    """The code that runs, and code that is close to its source."""
+
+    trial: _Trial
+    source: str
+    coming: Future[Path | None] | None = None  # of the latter
+
+    @cached_property
+    def close(self) -> _Trial | None:
+        ptx = self.coming.result() if self.coming is not None else None
+        if ptx is None:
+            return None
+        own, text = self.trial, ptx.read_text(errors="replace")
+        constants = constants_of(self.source)
+        return _Trial(
+            own.lab,
+            own.sandbox,
+            ptx.parent,
+            own.name,
+            text,
+            own.kind,
+            SOURCE_SECONDS,
+            close=True,
+            constants=constants,
+            suspected=own.suspected,
+        )
+
+    @property
+    def confirmed(self) -> int:
+        """The cases that are right with each change of a kernel; 0 where there is none."""
+        trials = [self.trial, *([self.close] if self.close_was_made else [])]
+        return min((each.confirmed for each in trials if each is not None and each.confirmed), default=0)
+
+    @property
+    def close_was_made(self) -> bool:
+        return "close" in vars(self)
+
+    def close_that_fails(self, key: CaseKey, near: Collection[int]) -> _Trial | None:
+        """Not such as one whose products are in flight while its registers are stored, or that ends before the lines of
+        the finding."""
+        if self.close is not None and self._fails is None:
+            fails = self.close.is_wrong(key, anyhow=True)
+            self._fails = fails and (not near or not self.close.reached.isdisjoint(near))
+        return self.close if self._fails else None
+
+    _fails: bool | None = None
+
+
+def _of_kernels(
+    files: _Files, cases: Sequence[CaseKey], own: Collection[int], finding: Finding | None, *, is_found: bool
+) -> tuple[list[Change], list[Change]]:
+    """The changes of kernels that make all right, each alone, else two that must come together.
+
+    ``is_found``: one of the launcher does already, so nothing is compiled.
+    """
+    trial, failed = files.trial, cases[0]
+    near = _lines_of(finding) if finding is not None else ()
+    if trial.kind in OF_ORDER and not is_found:
+        if found := _found(trial, cases, own, (OF_CALLS,), near):
+            return found, []
+        close = files.close_that_fails(failed, near)
+        for whole in (close, trial) if close is not None else (trial,):
+            if found := _found_whole(whole, cases, files.source, own, finding):
+                return found, []
+        # To wait for everything takes away what other mistakes do, too.
+        if found := _found_valued(trial, cases, files.source, own) or _found(trial, cases, own, (WAITS,), near):
+            return found, []
+    if (found := _found(trial, cases, own, (KINDS,), near)) or is_found or files.close is None:
+        return found, []
+    close = files.close_that_fails(failed, near)
+    if close is None:
+        trial.seconds = SOURCE_SECONDS - OF_SECOND_CHOICE
+        if trial.kind not in OF_ORDER:
+            found = _found_whole(trial, cases, files.source, own, finding)
+        found = found or _found(trial, cases, own, MORE_KINDS, near)
+    else:
+        if trial.kind not in OF_ORDER:
+            found = _found_whole(close, cases, files.source, own, finding)
+        found = found or _found_valued(close, cases, files.source, own)
+        found = found or _found(close, cases, own, SOURCE_KINDS, near)
     if found:
         return found, []
-    return [], [*_right_pair(trial, cases)] or [*_right_pair(close, cases)]
+    return [], [*_right_pair(trial, cases)] or [*_right_pair(files.close, cases)]
+
+
+def _found_whole(
+    trial: _Trial, cases: Sequence[CaseKey], source: str, own: Collection[int], finding: Finding | None
+) -> list[Change]:
+    """After a finding: what is missing between two lines, or has the wrong place; then a line that lacks a guard."""
+    if finding is None:
+        return []
+    text, name, near = trial.text, trial.name, _lines_of(finding)
+    changes: list[Change] = []
+    if trial.kind in OF_ORDER:
+        around = {*own, *_cuts(source, skeleton_of(trial.lab.kata))}
+        deadlock = trial.kind is Kind.DEADLOCK
+        changes += [] if deadlock else missing_of(text, name, around, near, finding.message)
+        nouns = [noun for noun, said in MOVED.items() if deadlock or re.search(said, finding.message)]
+        changes += moved_of(text, name, around, nouns)
+        changes.sort(key=lambda change: is_helper(source, change.line))
+    changes += guarded_of(text, name, own, near, trial.constants)
+    left, trial.seconds = trial.seconds, WHOLE_SECONDS
+    found = [*islice(_right_ones(trial, changes, cases), 1)]
+    trial.seconds = left - (WHOLE_SECONDS - trial.seconds) / 2  # more than half of it is rarely used
+    return found  # a barrier is often right in several places
+
+
+def _found_valued(trial: _Trial, cases: Sequence[CaseKey], source: str, own: Collection[int]) -> list[Change]:
+    """The constants of own lines that make all right with another value; then two lines in the other order."""
+    known: list[tuple[str, int | float, int]] = [
+        *((each.name, each.value, each.line) for each in all_constants_of(source) if each.value > 1),
+        *((found[1], float(found[2]), source.count("\n", 0, found.start()) + 1) for found in _REAL.finditer(source)),
+    ]
+    chosen = [(*each, lines_with(each[0], source)) for each in known if each[2] in own]
+    changes = valued_of(trial.text, trial.name, chosen)
+    names = {each[0] for each in known}
+    others = [(found[1], source.count("\n", 0, found.start()) + 1) for found in _WHOLE.finditer(source)]
+    unknown = [
+        (name, line, {*lines_with(name, source)} - {line}) for name, line in others if line in own and name not in names
+    ]
+    changes += scaled_of(trial.text, trial.name, unknown)
+    changes += exchanged_of(trial.text, trial.name, own)
+    return [*islice(_right_ones(trial, changes, cases), 1)]
+
+
+def _lines_of(finding: Finding) -> tuple[int, ...]:
+    """The lines that a finding names."""
+    named = map(int, re.findall(r"\bline (\d+)", finding.message))
+    return tuple(dict.fromkeys(line for line in (finding.line, *finding.callers, *named) if line))
 
 
 def _own_lines(text: str, skeleton: str) -> set[int]:
     """The lines that a learner wrote: none in the place of an equal line of the skeleton."""
-    lines, given = text.split("\n"), skeleton.split("\n")
-    before, after = ([" ".join(each.split()) for each in file] for file in (given, lines))
-    changed = [part for part in SequenceMatcher(None, before, after).get_opcodes() if part[0] != "equal"]
-    return {line + 1 for _, _, _, first, end in changed for line in range(first, end)}
+    return {line + 1 for first, end in _different(text, skeleton) for line in range(first, end)}
+
+
+def _cuts(text: str, skeleton: str) -> set[int]:
+    """The lines before and after those that are other than the skeleton's, or have gone."""
+    return {line for first, end in _different(text, skeleton) for line in (first, end + 1)}
+
+
+def _different(text: str, skeleton: str) -> list[tuple[int, int]]:
+    """Lines, from 0, that are other than the skeleton's, each time from one up to another."""
+    before, after = ([" ".join(each.split()) for each in file.split("\n")] for file in (skeleton, text))
+    return [part[3:] for part in SequenceMatcher(None, before, after).get_opcodes() if part[0] != "equal"]
 
 
 def _folder(parent: str, name: str) -> Path:
@@ -292,7 +507,8 @@ def _found(
     first = lines_behind(trial.text, trial.name, near) if near else frozenset[int]()
     for kinds in steps:
         changes = sorted(
-            changes_of(trial.text, trial.name, kinds, own, trial.constants), key=lambda change: change.line not in first
+            changes_of(trial.text, trial.name, kinds, own, trial.constants),
+            key=lambda change: change.line not in first and change.line not in trial.suspected,
         )
         if found := list(_right_ones(trial, changes, cases)):
             return found
@@ -312,10 +528,18 @@ def _cases(lab: Lab, failed: CaseKey) -> list[CaseKey]:
     for is_wrong, most in ((True, WRONG), (False, RIGHT)):
         keys = sorted((key for key in chosen if lab.known[key] == is_wrong), key=lambda key: -work[key])
         found += [*_of_other_sizes(keys), *keys][:most]
-    for sizes in lab.spec.named_sizes:  # few are known after a finding
-        if len(found) < WRONG + RIGHT and allowed(lab.kata, sizes) and lab.spec.work(sizes) <= WORK:
+    for sizes in sorted(lab.spec.named_sizes, key=lab.spec.work):  # few are known after a finding
+        most = WORK if len(found) + len(named) >= LEAST_RIGHT else LARGE_WORK
+        if len(found) < WRONG + RIGHT and allowed(lab.kata, sizes) and lab.spec.work(sizes) <= most:
             named.append(CaseKey.of(lab.spec, sizes, lab.spec.values[len(named) % len(lab.spec.values)].name, 1))
-    return [*dict.fromkeys([*found, *named])][: 2 * (WRONG + RIGHT)]
+    keys = [*dict.fromkeys([*found, *named])][: 2 * (WRONG + RIGHT)]
+    return [failed, *sorted(keys[1:], key=lambda key: lab.spec.work(dict(key.sizes)))]  # a small one tells sooner
+
+
+def _cheapest_right(lab: Lab, cases: Sequence[CaseKey]) -> CaseKey | None:
+    """The case that passes with least work."""
+    right = [key for key in cases if lab.known.get(key) is False]
+    return min(right, key=lambda key: lab.spec.work(dict(key.sizes)), default=None)
 
 
 def _of_other_sizes(keys: Iterable[CaseKey]) -> list[CaseKey]:
@@ -377,6 +601,16 @@ def _right_pair(trial: _Trial, cases: Sequence[CaseKey]) -> Iterator[Change]:
         return
     limit = min(OF_OTHERS, trial.lab.limits.instructions)
     trial.seconds = PAIR_SECONDS
+    for first, second in _twins(trial.tried):
+        if trial.seconds <= PAIR_SECONDS / 2:
+            break
+        changed = second.applied(first.applied(trial.text.split("\n")))
+        ptx = trial.write(changed, short=True)
+        right = trial.is_right(cases[0], ptx, trial.limit)
+        ptx.unlink()
+        if right and trial.are_right(cases, changed, limit) and trial.stays_right(changed):
+            yield from (first, second)
+            return
     # What makes this one case right, and no other, more often goes round the line at fault.
     for _, first in sorted(trial.better, key=lambda each: (each[0] == 0, each[0]))[:FIRSTS]:
         text = first.applied(trial.text.split("\n"))
@@ -398,13 +632,33 @@ def _right_pair(trial: _Trial, cases: Sequence[CaseKey]) -> Iterator[Change]:
                 return
 
 
+def _twins(tried: Sequence[Change]) -> Iterator[tuple[Change, Change]]:
+    """The same change on two lines that are beside each other: who makes a mistake makes it there twice."""
+    count: Counter[tuple[str, int, int]] = Counter()
+    for place, first in enumerate(tried):
+        for second in tried[place + 1 :]:
+            if first.words == second.words and 0 < abs(second.line - first.line) <= BESIDE:
+                key = (first.words, min(first.line, second.line), max(first.line, second.line))
+                count[key] += 1
+                if count[key] <= TWINS and first.lines.keys().isdisjoint(second.lines):
+                    yield first, second
+
+
 def _known(line: int | None) -> int:
     return line or 0
 
 
-def _words(found: Sequence[Change | LauncherChange], cases: int, joined: str) -> str:
-    """``all 9 cases that were tried are right if line 12's comparison holds where both sides are equal``"""
+def _way(change: Change | LauncherChange, names: Names) -> str:
+    if change.line is None:
+        return change.words
+    if re.search(rf"(^|\b(before|after|of) )line {change.line}\b", change.words):  # which says where it is
+        return names.named(change.words, change.line)
+    return f"on line {change.line} {names.named(change.words, change.line)}"
+
+
+def _words(found: Sequence[Change | LauncherChange], cases: int, joined: str, names: Names) -> str:
+    """``all 9 cases that were tried are right if on line 12 `<=` is `<```"""
     first = {change.line: change for change in reversed(found)}
     chosen = found if joined == "and" else [first[line] for line in sorted(first, key=_known)]
-    ways = [f"on line {each.line} {each.words}" if each.line else each.words for each in chosen]
+    ways = [_way(each, names) for each in chosen]
     return f"all {cases} cases that were tried are right if {(', and ' if joined == 'and' else ', or if ').join(ways)}"

@@ -5,6 +5,7 @@ Text from a learner's file is plain text in it, without codes that a terminal ob
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ CLUES_SHOWN = 3
 CALLERS_SHOWN = 2  # of the functions that a line is inlined into, from the inside out
 LAUNCHES_SHOWN = 4
 NAMING = ("calls", "formula", "repair", "probe", "nan", "unset", "copies", "first")  # clues that name a cause
+_ON_LINE = re.compile(r"\b(?:on|of|if|before|after) line (\d+)\b")
 _BEFORE_A_LAUNCH = (Kind.UNSUPPORTED, Kind.NOT_ALLOWED)
 
 _NEXT = {
@@ -173,18 +175,21 @@ def _wrong(grade: Grade, verdict: Verdict) -> Iterable[str]:
 def _clues(grade: Grade, verdict: Verdict) -> Iterable[str]:
     """The most telling ones. A cause that is named needs less beside it."""
     shown = verdict.clues[: CLUES_SHOWN if any(clue.about in NAMING for clue in verdict.clues) else CLUES_SHOWN + 1]
-    yield from _clue_rows(shown)
+    yield from _clue_rows(grade, shown)
     if len(shown) < len(verdict.clues):
         yield _row("", f"({len(verdict.clues) - len(shown)} more with `kata grade --explain`)")
 
 
 def _clues_whole(grade: Grade, verdict: Verdict) -> Iterable[str]:
-    yield from _clue_rows(verdict.clues)
+    yield from _clue_rows(grade, verdict.clues)
 
 
-def _clue_rows(clues: Sequence[Clue]) -> Iterable[str]:
+def _clue_rows(grade: Grade, clues: Sequence[Clue]) -> Iterable[str]:
     for before, clue in zip([None, *clues], clues, strict=False):
         yield _row("" if before is not None and before.about == clue.about == "index" else clue.about, clue.text)
+        if clue.about == "repair":
+            for line in map(int, dict.fromkeys(_ON_LINE.findall(clue.text))):
+                yield _row("", f"{display_path(grade.source.path)}:{line}  {grade.source.line(line)}".rstrip())
 
 
 def _launch(grade: Grade, verdict: Verdict) -> Iterable[str]:

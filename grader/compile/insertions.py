@@ -1,0 +1,429 @@
+"""PTX -> changes of its statements as wholes: an instruction that is missing between two lines of the file, one that
+stands at another place or is too much, and a line that only some threads may execute.
+
+They are for code that is close to its source: there the statements of a line stand together.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from grader.compile.changes import Change, Kernel, Statement, kernels_of, nth_of, origin_of
+
+REACH = 12  # lines of the file around those that a finding names
+NEXT = 3  # lines between two that may be exchanged
+MOST_GUARDED = 8  # variables that a line's guard compares
+SMALL = 4  # a constant whose multiples may come from elsewhere
+MOST_LIMITS = 10  # that they are compared with
+MOST_LINES = 40  # before which something may be missing
+_NEEDS_OTHERS = re.compile(r"^(bar\.|barrier\.|cp\.async|fence|membar|wgmma|mbarrier|griddepcontrol)")
+_WHOLE = re.compile(r"%rd?\d+")
+_ZERO = {"%r": "mov.u32 {}, 0;", "%rd": "mov.u64 {}, 0;", "%f": "mov.f32 {}, 0f00000000;", "%rs": "mov.u16 {}, 0;"}
+_BLOCK_END = re.compile(r"^\s*(?:\$\w+:|(?:@!?%p\d+\s+)?bra\b|ret\b)")
+_ACCESSES = ("ld", "st", "atom", "red", "call", "ldmatrix", "stmatrix")
+_MOVABLE = {
+    "the barrier": re.compile(r"bar\.sync|barrier\.sync|bar\.warp\.sync|barrier\.cluster"),
+    "the commit": re.compile(r"cp\.async\.(?:bulk\.)?commit_group|wgmma\.commit_group"),
+    "the wait": re.compile(r"cp\.async\.(?:bulk\.)?wait_group|wgmma\.wait_group"),
+    "the arrival": re.compile(r"mbarrier\.arrive"),
+}
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Statements of one line of the file that follow each other."""
+
+    kernel: Kernel
+    statements: tuple[Statement, ...]
+    before: int  # the line of the run before it, 0 for the first
+    after: int  # of the one after it, 0 for the last
+
+    @property
+    def line(self) -> int:
+        return self.statements[0].line
+
+
+@dataclass(frozen=True)
+class _Gap:
+    """A place between two lines of the file, and where that is in the PTX: before or after a statement."""
+
+    line: int
+    words: str
+    numbers: tuple[tuple[int, bool], ...]  # a line of the PTX, and whether it is before that
+
+    def with_text(self, text: Sequence[str], added: str) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for number, is_before in self.numbers:
+            old = found.get(number, text[number])
+            found[number] = f"\t{added} {old.strip()}" if is_before else f"{old} {added}"
+        return found
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """An instruction: its name, what the code must have to be worth a call, what a finding says that lacks it."""
+
+    noun: str
+    text: str
+    needs: str
+    said: str
+    is_fence: bool = False  # which belongs to what is written before it
+    unless: str = ""  # what the code has not: one of its kind may only be at fault
+
+
+_MISSING = (
+    _Missing("a `__syncthreads()`", "bar.sync 0;", "", "no barrier|no thread has written"),
+    _Missing("a `__syncwarp()`", "bar.warp.sync -1;", "", "no barrier"),
+    _Missing(
+        "a barrier of the cluster",
+        "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+        "cluster",
+        "cluster|block rank|mbarrier",
+    ),
+    _Missing("a `__threadfence()`", "membar.gl;", "atom", "atomic|fence", is_fence=True),
+    _Missing("a `fence.proxy.async`", "fence.proxy.async;", "bulk|wgmma", r"fence\.proxy", is_fence=True),
+    _Missing(
+        "a wait for all of the thread's `cp.async`",
+        "cp.async.wait_all;",
+        r"cp\.async\.c[ag]",
+        r"cp\.async",
+        unless=r"cp\.async\.wait",
+    ),
+    _Missing(
+        "a wait for all `cp.async` and a `__syncthreads()`",
+        "cp.async.wait_all; bar.sync 0;",
+        r"cp\.async\.c[ag]",
+        r"cp\.async",
+        unless=r"cp\.async\.wait",
+    ),
+    _Missing("a `__threadfence()` and a `__syncthreads()`", "membar.gl; bar.sync 0;", "atom", "atomic"),
+    _Missing(
+        "a `fence.proxy.async` and a `__syncthreads()`", "fence.proxy.async; bar.sync 0;", "bulk|wgmma", r"fence\.proxy"
+    ),
+)
+_WRITES = re.compile(r"writes it on line (\d+)")
+
+
+def missing_of(ptx: str, name: str, within: Collection[int], near: Collection[int], said: str) -> list[Change]:
+    """Barriers, fences and waits that may be missing, next to a line of ``within``.
+
+    The ones around ``near`` first, and those that would end what a finding ``said``.
+    """
+    text = ptx.split("\n")
+    gaps = _nearest(_gaps(ptx, name, within), near)
+    write = int(found[1]) if (found := _WRITES.search(said)) else 0
+    behind = sorted(gaps, key=lambda gap: (gap.line <= write, gap.line))
+    changes = []
+    for each in sorted(_MISSING, key=lambda each: re.search(each.said, said) is None):
+        if re.search(each.needs, ptx) is not None and not (each.unless and re.search(each.unless, ptx)):
+            for gap in behind if each.is_fence and write else gaps:
+                words = f"{each.noun} stands {gap.words}"
+                changes.append(Change(gap.line, words, gap.with_text(text, each.text)))
+    return [*_fenced(ptx, name, within), *changes] if "atomic" in said else changes
+
+
+def _fenced(ptx: str, name: str, within: Collection[int]) -> list[Change]:
+    """A fence on both sides of an atomic: what a block wrote before it, and what others wrote before theirs."""
+    text = ptx.split("\n")
+    found: dict[int, dict[int, str]] = {}
+    for kernel in kernels_of(ptx, name):
+        for run in _runs(kernel):
+            first, last = run.statements[0].number, run.statements[-1].number
+            if run.line in within and any("atom" in line for line in text[first : last + 1]):
+                gap = _Gap(run.line, "", ((first, True), (last, run.statements[-1].name == "bra")))
+                found.setdefault(run.line, {}).update(gap.with_text(text, "membar.gl;"))
+    return [
+        Change(line, "a `__threadfence()` stands before it and another after it", lines)
+        for line, lines in found.items()
+    ]
+
+
+def moved_of(ptx: str, name: str, within: Collection[int], nouns: Collection[str] = ("the barrier",)) -> list[Change]:
+    """Barriers, commits, waits and arrivals that stand at another place, or are left out. That of a wrapper belongs to
+    the line that calls it."""
+    text = ptx.split("\n")
+    chosen: dict[tuple[str, int], list[Statement]] = {}
+    for kernel in kernels_of(ptx, name):
+        for one in kernel.statements:
+            noun = next((noun for noun in nouns if _MOVABLE[noun].match(one.opcode)), None)
+            line = one.line if one.line in within else one.caller
+            if noun is not None and line in within:
+                chosen.setdefault((noun, line), []).append(one)
+    gaps = _gaps(ptx, name, within)
+    found = []
+    for (noun, line), statements in sorted(chosen.items(), key=lambda each: list(nouns).index(each[0][0])):
+        removed = {one.number: "" for one in statements}
+        words = {" ".join(text[one.number].split()) for one in statements}
+        if len(words) > 1:
+            continue
+        found.append(Change(line, f"{noun} of line {line} is left out", removed))
+        for gap in _nearest(gaps, [line]):
+            if line != gap.line and not any(number in removed for number, _ in gap.numbers):
+                lines = {**removed, **gap.with_text(text, "".join(words))}
+                found.append(Change(line, f"{noun} of line {line} stands {gap.words} instead", lines))
+    return found
+
+
+def exchanged_of(ptx: str, name: str, within: Collection[int]) -> list[Change]:
+    """Two lines that follow each other, in the other order."""
+    text = ptx.split("\n")
+    found: dict[tuple[int, int], dict[int, str]] = {}
+    for kernel in kernels_of(ptx, name):
+        runs = [run for run in _runs(kernel) if run.line]
+        for one, other in pairwise(runs):
+            if not one.line < other.line <= one.line + NEXT or not {one.line, other.line} <= {*within}:
+                continue
+            begin, middle, end = _begin(one, text), _begin(other, text), _end(other.statements, text) + 1
+            lines = text[begin:end]
+            if begin >= middle or any(_BLOCK_END.match(line) for line in lines):
+                continue
+            swapped = [*text[middle:end], *text[begin:middle]]
+            found.setdefault((one.line, other.line), {}).update(dict(zip(range(begin, end), swapped, strict=True)))
+    return [
+        Change(first, f"line {second} comes before line {first}", lines) for (first, second), lines in found.items()
+    ]
+
+
+def _begin(run: _Run, text: Sequence[str]) -> int:
+    """The first line of its code, with the braces that are opened there: those of a call."""
+    first = run.statements[0].number
+    while text[first - 1].lstrip().startswith(("{ //", ".reg", ".param", ".loc", "//")) and first > 1:
+        first -= 1
+    return first
+
+
+def guarded_of(
+    ptx: str, name: str, within: Collection[int], near: Collection[int], constants: Mapping[str, int]
+) -> list[Change]:
+    """Lines that are executed only where a whole number is less than a parameter or a constant, or is 0."""
+    text = ptx.split("\n")
+    groups: dict[tuple[int, str], dict[int, str]] = {}
+    for kernel in kernels_of(ptx, name):
+        for run in _runs(kernel):
+            if run.line not in within or (near and run.line not in near):
+                continue
+            for block in _blocks(run):
+                if not _may_be_skipped(block, text):
+                    continue
+                for words, condition in _conditions(kernel, block, constants):
+                    groups.setdefault((run.line, words), {}).update(_skipped(kernel, block, text, condition))
+                for nth, one in enumerate(block[:-1], 1):  # a sum may be what is too large
+                    if one.name == "add" and _WHOLE.fullmatch(one.operands[0]) and not _is_address(kernel, one):
+                        for words, condition in _compared(kernel, one.operands[0], "a sum that it computes", constants):
+                            lines = _skipped(kernel, block[nth:], text, condition)
+                            groups.setdefault((run.line, f"{words}#{nth}"), {}).update(lines)
+    return [
+        Change(line, f"line {line} is executed only where {words.partition('#')[0]}", lines)
+        for (line, words), lines in sorted(groups.items(), key=lambda each: _rank(each[0][1]))
+    ]
+
+
+def valued_of(
+    ptx: str, name: str, constants: Collection[tuple[str, int | float, int, Collection[int]]]
+) -> list[Change]:
+    """Another value of a constant that the file names, on all lines that use it.
+
+    ``constants``: each with its name, its value, its line, and the lines that use it.
+    """
+    statements = [one for kernel in kernels_of(ptx, name) for one in kernel.statements]
+    found = []
+    for noun, value, line, used in constants:
+        others = [2 * value, value / 2, value + 1, value - 1, 4 * value, value / 4, 8 * value, value / 8]
+        uses = [(one, place) for one in statements if one.line in used for place in one.sources]
+        for other in [each for each in others if isinstance(value, float) or (each >= 1 and each == int(each))]:
+            lines: dict[int, str] = {}
+            if isinstance(value, float):
+                for one, place in uses:
+                    if one.operands[place] == _literal(value):
+                        lines[one.number] = one.with_operand(place, _literal(other))
+            else:
+                _replace(lines, uses, value, int(other))
+            if lines:
+                found.append(Change(line, f"`{noun}` is {other:g} in place of {value:g}", lines))
+    return found
+
+
+def scaled_of(ptx: str, name: str, constants: Collection[tuple[str, int, Collection[int]]]) -> list[Change]:
+    """Another value of a constant that depends on a template, on all lines that use it: times a power of two.
+
+    ``constants``: each with its name, its line, and the lines that use it. Its value is what all these lines have.
+    """
+    found: dict[tuple[int, str], dict[int, str]] = {}
+    for kernel in kernels_of(ptx, name):
+        for noun, line, used in constants:
+            uses = [(one, place) for one in kernel.statements if one.line in used for place in one.sources]
+            numbers = Counter(number for one, place in uses if (number := _number(one.operands[place])) > 1)
+            common = [number for number, _ in numbers.most_common(1)]
+            for value in common:
+                for times, new in ((2, 2 * value), (4, 4 * value), (8, 8 * value)):
+                    words = f"`{noun}` is {times} times as large"
+                    _replace(found.setdefault((line, words), {}), uses, value, new)
+                for part, new in (("half", value // 2), ("a quarter", value // 4), ("an eighth", value // 8)):
+                    if new:
+                        _replace(found.setdefault((line, f"`{noun}` is {part} as large"), {}), uses, value, new)
+    return [Change(line, words, lines) for (line, words), lines in found.items() if lines]
+
+
+def _replace(lines: dict[int, str], uses: Sequence[tuple[Statement, int]], value: int, new: int) -> None:
+    """Products with it change, too: nvcc works them out."""
+    for one, place in uses:
+        number = _number(one.operands[place])
+        if number == value or (number > value > SMALL and number % value == 0):
+            lines[one.number] = one.with_operand(place, str(number // value * new))
+
+
+def _number(operand: str) -> int:
+    return int(operand) if operand.isdigit() else 0
+
+
+def _literal(value: float) -> str:
+    return "0f" + struct.pack(">f", value).hex().upper()
+
+
+def _rank(words: str) -> int:
+    """Parameters are the likeliest limits, then 0."""
+    limit = words.partition("<")[2]
+    return 0 if "parameter" in limit or "negative" in words else 1 if not limit else 2
+
+
+def _runs(kernel: Kernel) -> list[_Run]:
+    """Runs of all lines that are known."""
+    parts: list[list[Statement]] = []
+    for one in kernel.statements:
+        if one.line and parts and parts[-1][0].line == one.line:
+            parts[-1].append(one)
+        elif one.line:
+            parts.append([one])
+    lines = [0, *(part[0].line for part in parts), 0]
+    return [
+        _Run(kernel, tuple(part), before, after) for part, before, after in zip(parts, lines, lines[2:], strict=False)
+    ]
+
+
+def _gaps(ptx: str, name: str, within: Collection[int]) -> list[_Gap]:
+    """The places before a line that is come to from above, and those at the end of a loop."""
+    found: dict[tuple[int, str], list[tuple[int, bool]]] = {}
+    for kernel in kernels_of(ptx, name):
+        for run in _runs(kernel):
+            last = run.statements[-1]
+            if 0 < run.before < run.line and {run.before, run.line} & {*within}:
+                words = f"before line {run.line}"
+                found.setdefault((run.line, words), []).append((run.statements[0].number, True))
+            if 0 < run.after < run.line and run.line in within:
+                words = f"after line {run.line}"
+                found.setdefault((run.line, words), []).append((last.number, last.name in ("bra", "ret")))
+    return [_Gap(line, words, tuple(numbers)) for (line, words), numbers in found.items()]
+
+
+def _nearest(gaps: Sequence[_Gap], near: Collection[int]) -> list[_Gap]:
+    """The gaps by their distance from some lines, as far as they are near."""
+
+    def away(gap: _Gap) -> int:
+        return min((abs(gap.line - line) for line in near), default=0)
+
+    return sorted((gap for gap in gaps if away(gap) <= REACH), key=away)[:MOST_LINES]
+
+
+def _blocks(run: _Run) -> Iterator[list[Statement]]:
+    """The parts of a run without a branch, of statements that other threads need not execute, too."""
+    part: list[Statement] = []
+    for one in run.statements:
+        if one.name in ("bra", "ret"):
+            if part and part[-1].name not in ("setp", "not", "and", "or"):  # else its branch follows from it
+                yield part
+            part = []
+        else:
+            part.append(one)
+    if part:
+        yield part
+
+
+def _end(block: Sequence[Statement], text: Sequence[str]) -> int:
+    """Its last line, with the braces that are closed there: those of a call."""
+    last = block[-1].number
+    while text[last + 1].lstrip().startswith("} //"):
+        last += 1
+    return last
+
+
+def _may_be_skipped(block: Sequence[Statement], text: Sequence[str]) -> bool:
+    lines = text[block[0].number : _end(block, text) + 1]
+    closed = sum(line.count("{") - line.count("}") for line in lines) == 0
+    labels = any(re.match(r"\$\w+:", line) for line in lines)
+    accesses = any(one.name in _ACCESSES and "param" not in one.opcode for one in block)
+    return closed and accesses and not labels and not any(_NEEDS_OTHERS.match(one.opcode) for one in block)
+
+
+def _is_address(kernel: Kernel, one: Statement) -> bool:
+    """Whether an offset in bytes is added."""
+    made = [kernel.statements[place] for each in one.operands[1:] for place in kernel.set_by.get(each, ())]
+    return any(each.name == "shl" or ".wide" in each.opcode for each in made)
+
+
+def _conditions(kernel: Kernel, block: Sequence[Statement], constants: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Words, and PTX that sets %other: whether the block is left out."""
+    for register in _variables(kernel, block):
+        words = origin_of(kernel, register)
+        yield from _compared(kernel, register, words, constants)
+        bits = "64" if register.startswith("%rd") else "32"
+        yield f"{words} is not negative", f"setp.lt.s{bits} %other, {register}, 0;"
+        if bits == "32":
+            yield f"{words} is 0", f"setp.ne.s32 %other, {register}, 0;"
+
+
+def _compared(kernel: Kernel, register: str, words: str, constants: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """The same, for a whole number and each limit that it may have."""
+    limits = [
+        (f"parameter {nth_of(each)} of the {kernel.noun}", f"ld.param.u32 %limit, [{each}];")
+        for each in kernel.declared
+        if kernel.parameters.get(each, "ld.param.u32") == "ld.param.u32"
+    ]
+    limits += [(name, f"mov.u32 %limit, {value};") for name, value in constants.items() if 1 < value <= 1 << 16]
+    for limit, loaded in limits[:MOST_LIMITS]:
+        if limit != words:
+            compared = f"setp.ge.s32 %other, {register}, %limit;"
+            if register.startswith("%rd"):
+                compared = f"cvt.s64.s32 %long, %limit; setp.ge.s64 %other, {register}, %long;"
+            yield f"{words} < {limit}", f"{loaded} {compared}"
+
+
+def _is_pointer(kernel: Kernel, register: str) -> bool:
+    """Whether a parameter of 64 bits is loaded into it, or an address is made there."""
+    made = [kernel.statements[place] for place in kernel.set_by[register]]
+    return any(one.opcode in ("ld.param.u64", "cvta.to.global.u64") or _is_address(kernel, one) for one in made)
+
+
+def _variables(kernel: Kernel, block: Sequence[Statement]) -> list[str]:
+    """Whole numbers that are known before a block: the ones that it reads, then those that were made last."""
+    first = kernel.places[block[0].number]
+    found: dict[str, None] = {}
+    read = [register for one in block for operand in one.operands for register in _WHOLE.findall(operand)]
+    made = [(places[0], register) for register, places in kernel.set_by.items() if places[0] < first]
+    for register in [*read, *(each for _, each in sorted(made, reverse=True) if _WHOLE.fullmatch(each))]:
+        is_known = register in kernel.set_by and kernel.set_by[register][0] < first
+        if is_known and (register in read or kernel.is_variable(register)) and not _is_pointer(kernel, register):
+            found.setdefault(register)
+    return [*found][:MOST_GUARDED]
+
+
+def _skipped(kernel: Kernel, block: Sequence[Statement], text: Sequence[str], condition: str) -> dict[int, str]:
+    """The block's lines with a branch around it. What it sets is 0 where it is left out."""
+    first, last = block[0].number, _end(block, text)
+    inside = range(kernel.places[first], kernel.places[block[-1].number] + 1)
+    zeros = "".join(
+        f"{_ZERO[register.rstrip('0123456789')].format(register)} "
+        for register, places in kernel.set_by.items()
+        if all(place in inside for place in places)
+        and register.rstrip("0123456789") in _ZERO
+        and not {one.line for one in block}.issuperset(kernel.uses.get(register, ()))
+    )
+    label = f"$other_{first}"
+    before = f"\t{{ .reg .pred %other; .reg .b32 %limit; .reg .b64 %long; {zeros}{condition} @%other bra {label}; }}"
+    changed = {first: f"{before}\n{text[first]}"}
+    changed[last] = f"{changed.get(last, text[last])}\n{label}:"
+    return changed

@@ -1,0 +1,90 @@
+"""What a change of compiled code says of registers and parameters -> the same with the names that the file has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from grader.content.functions import Code, constants_of
+
+HEAD = 12  # lines of a function before its body
+_PARAMETER = re.compile(r"\bparameter (\d+) of the (?:kernel|function)\b")
+_PARAMETERS = re.compile(r"\bthe (?:kernel|function)'s parameters (\d+) and (\d+)\b")
+_RESULT = re.compile(r"\bwhat line (\d+) (?:computes|reads)\b")
+_BEFORE = re.compile(r"\bbefore line (\d+)\b")
+_CONSTANT = re.compile(r"\bis (\d+) in(?= place of \d)")
+_EDGE = "the comparison gives the opposite where both sides are equal"
+_ORDER = re.compile(r"(?<![<>=!\-])(<=|>=|<|>)(?![<>=])")
+_TEMPLATE = re.compile(r"\b(?:\w+_cast|template|sizeof|\w+)<[\w:*&,\s]*>")
+_ASSIGNED = re.compile(r"(?<![\w.\]>])([A-Za-z_]\w*)\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)")
+_GOES_ON = tuple(",(+-*/%&|=?<")
+_TURNED = "the comparison is the other way round"
+_AROUND = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OTHER = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+
+
+class Names:
+    """The names of a file, and its lines."""
+
+    def __init__(self, text: str) -> None:
+        self.code = Code(text)
+        self.constants = {name: value for name, value in constants_of(text).items() if value > 2}
+
+    def named(self, words: str, line: int) -> str:
+        """What a change on a line says."""
+        words = _PARAMETERS.sub(lambda found: self._parameters(found, line), words)
+        words = _PARAMETER.sub(lambda found: self._parameter(found, line), words)
+        words = _RESULT.sub(lambda found: self._result(found, line), words)
+        words = _BEFORE.sub(lambda found: f"before line {self.statement(int(found[1]))}", words)
+        words = _CONSTANT.sub(self._constant, words)
+        words = words.replace("a number that it uses is ", "it uses ").replace(
+            _EDGE, self._comparison(line, _OTHER, _EDGE)
+        )
+        return words.replace(_TURNED, self._comparison(line, _AROUND, _TURNED))
+
+    def statement(self, line: int) -> int:
+        """The first line of the statement that a line goes on with."""
+        while line > 1 and self._line(line - 1).rstrip().endswith(_GOES_ON):
+            line -= 1
+        return line
+
+    def _line(self, line: int) -> str:
+        begin, end = self.code.line_span(line)
+        return self.code.text[begin:end]
+
+    def _name_of(self, line: int, nth: int) -> str:
+        function = self.code.function_at(line)
+        if function is None:  # the first line of a head of several
+            start, _ = self.code.line_span(line)
+            later = [each for each in self.code.functions if start <= each.begin]
+            function = later[0] if later and self.code.line_at(later[0].begin) - line <= HEAD else None
+        return function.parameters[nth - 1].name if function and 0 < nth <= len(function.parameters) else ""
+
+    def _parameter(self, found: re.Match[str], line: int) -> str:
+        name = self._name_of(line, int(found[1]))
+        return f"`{name}`" if name else found[0]
+
+    def _parameters(self, found: re.Match[str], line: int) -> str:
+        names = [self._name_of(line, int(each)) for each in found.groups()]
+        return f"the parameters `{names[0]}` and `{names[1]}`" if all(names) else found[0]
+
+    def _result(self, found: re.Match[str], line: int) -> str:
+        """The variable that the other line sets, if it sets one alone."""
+        other = int(found[1])
+        names = _set_by(self._line(other))
+        if len(names) != 1:
+            return found[0]
+        return f"`{names.pop()}`" if other == line else f"`{names.pop()}` (line {other})"
+
+    def _constant(self, found: re.Match[str]) -> str:
+        names = [name for name, value in self.constants.items() if value == int(found[1])]
+        return f"is {found[1]} (`{names[0]}`) in" if len(names) == 1 else found[0]
+
+    def _comparison(self, line: int, others: Mapping[str, str], otherwise: str) -> str:
+        """The comparison of a line that has one, as the file must write it."""
+        found = _ORDER.findall(_TEMPLATE.sub("", self._line(line)))
+        return f"`{found[0]}` is `{others[found[0]]}`" if len(found) == 1 else otherwise
+
+
+def _set_by(text: str) -> set[str]:
+    return set(_ASSIGNED.findall(text))
