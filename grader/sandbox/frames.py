@@ -164,7 +164,7 @@ class SharedBuffer:
         self._fd, self._size = None, 0
 
     def reserve(self, size: int) -> None:
-        """Have so much memory, with all of its pages: whoever writes to new ones takes three times as long."""
+        """Have so much memory, with all of its pages: to write to new ones takes three times as long."""
         with self._lock, contextlib.suppress(AttributeError, OSError):
             if size > self._size and not self._is_closed:
                 self._renew(size)
