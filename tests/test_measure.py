@@ -791,7 +791,7 @@ def test_what_is_wrong_is_found_although_the_answer_was_known_ahead() -> None:
 
 
 def test_timed_calls_are_numbered_from_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the parent knows what the judged calls get before any is made. Untimed calls get what nobody can foretell."""
+    """So the parent knows what the judged calls get before any is made. Untimed calls get what cannot be foretold."""
     monkeypatch.setattr(timing_module, "WARM_UP_S", 0.0)
     seeds: list[int] = []
     timing = Warming(first=1980, second=1700, after=30)

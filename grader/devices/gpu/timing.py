@@ -446,7 +446,7 @@ class Timing:
 
 
 def _some_number() -> int:
-    """64 bits, which no one can foretell."""
+    """64 bits, that cannot be foretold."""
     return int.from_bytes(os.urandom(8), "little")
 
 
