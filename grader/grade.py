@@ -615,6 +615,7 @@ def _prepare_timing(request: Request, options: Options, checks: bool, at: _Progr
         has_room = not beside and len(os.sched_getaffinity(0)) >= PROCESSORS_FOR_ALL
         if has_room and (count := helpers_for(kata, spec, _present(gpu))):
             with Helpers(count) as helpers, at.closing(helpers):
+                ahead.quiet = helpers.stopped
                 prepare(helpers)
             return
         while not first.wait(0.05) and at.goes_on():

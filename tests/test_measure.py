@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -81,6 +83,7 @@ from grader.output.grade_json import record
 from grader.output.verdict_text import explanation, launches, speed
 from grader.sandbox.parent import Program, Sandbox
 from grader.storage.lock import GpuTurn
+from grader.system.processes import _stat
 from grader.verdict import Grade, Kind, Measurement, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -702,6 +705,39 @@ def test_what_helpers_do_not_answer_is_worked_out_here(is_there: bool) -> None:
     assert measure(of, SPEC, Clock([0.9]), gpu=GPU, ahead=ahead)().passed
     wrong = Clock([0.9], answers=lambda call, seed: doubled(call, seed + 1))
     assert measure(of, SPEC, wrong, gpu=GPU, ahead=ahead)().kind is Kind.WRONG_ANSWER
+
+
+def test_helpers_stop_while_something_is_timed() -> None:
+    """And go on after it, whatever became of it: what the next timing run must know first may be theirs."""
+    ahead, seen = Ahead(), list[set[str]]()
+    with Helpers(2) as helpers:
+
+        def states(wanted: bool) -> set[str]:
+            """Whether they are stopped, once that is as wanted."""
+            for _ in range(500):
+                found = {_stat(Path(f"/proc/{process.pid}/stat"))[0] for process in helpers._processes}
+                if (found == {"T"}) is wanted:
+                    break
+                threading.Event().wait(0.02)
+            return found
+
+        class Seen(Clock):
+            def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
+                if call.timing is not None:
+                    seen.append(states(True))
+                return super().call(call, undisclosed)
+
+        ahead.quiet = helpers.stopped
+        assert measure(kata(50), SPEC, Seen([0.9]), gpu=GPU, ahead=ahead)().passed
+        assert seen == [{"T"}] and "T" not in states(False)
+        with contextlib.suppress(ZeroDivisionError), helpers.stopped():
+            _ = 1 / 0
+        assert "T" not in states(False)
+        helpers.close()
+        for process in helpers._processes:
+            process.wait(PATIENCE_S)
+        with helpers.stopped():
+            pass
 
 
 def test_helpers_end_with_the_grade_that_they_work_for() -> None:

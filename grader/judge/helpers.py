@@ -6,11 +6,13 @@ read the inputs in memory that this process shares with them, and a few rows of 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -72,6 +74,19 @@ class Helpers:
         """What another thread has asked is then not answered."""
         for process in self._processes:
             process.kill()
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Meanwhile none of them works: what is timed has the processors and their memory for itself."""
+        self._tell(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._tell(signal.SIGCONT)
+
+    def _tell(self, number: signal.Signals) -> None:
+        for process in self._processes:
+            process.send_signal(number)
 
     def answer(self, case: Case, rows: ndarray | None, call: tuple[int, int] | None = None) -> tuple[Expected, ...]:
         """As a question. Raises HelperGone."""

@@ -151,6 +151,7 @@ class Ahead:
         self._secrets: dict[tuple[Any, ...], int] = {}
         self._answers: Recent[tuple[Any, ...], tuple[Expected, ...]] = Recent(MOST_AHEAD)
         self._lock = threading.Lock()
+        self.quiet: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext  # while it is timed
 
     def secret(self, sizes: Mapping[str, int], baseline: str, *, used: bool) -> int:
         """The same until it is ``used``."""
@@ -372,7 +373,8 @@ def _request(kata: Kata, spec: Spec, sandbox: Sandbox, track: _Track, *, pairs: 
         beside=beside,
     )
     undisclosed = _Undisclosed(case, request, secret)
-    track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), timing=request), undisclosed)
+    with track.ahead.quiet():
+        track.outcome = sandbox.call(replace(case.call(nth=0, limits=LIMITS), timing=request), undisclosed)
     if track.outcome.findings:
         return _while_timed(from_finding(case, track.outcome.findings[0]), sandbox.printed)
     result = track.result
