@@ -254,6 +254,9 @@ def graded_with(happened: list[str], monkeypatch: pytest.MonkeyPatch, options: O
         def start(self) -> None:
             happened.append("child")
 
+        def reserve(self, contents_bytes: int) -> None:
+            pass
+
         def __exit__(self, *_: object) -> None:
             happened.append("no child")
 

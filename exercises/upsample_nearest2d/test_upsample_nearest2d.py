@@ -16,7 +16,6 @@ only by the latter.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from grader.content.spec import (
@@ -69,22 +68,6 @@ def without_last(dy: ndarray, sizes: Sizes) -> ndarray:
     rest = dy.copy()
     rest[:, :, -1] = rest[:, :, :, -1] = 0
     return backward(rest, sizes)
-
-
-def rounded_down(axes: str) -> Callable[[ndarray, Sizes], ndarray]:
-    """The sum over the range of copies whose ends are rounded down, not up, along these axes of x."""
-
-    def of_inputs(dy: ndarray, sizes: Sizes) -> ndarray:
-        import numpy
-
-        for axis, name in ((2, "H"), (3, "W")):
-            ends = numpy.arange(sizes[name] + 1) * sizes["O" + name]
-            ends = ends // sizes[name] if name in axes else -(-ends // sizes[name])
-            sums = [dy.take(range(first, end), axis).sum(axis) for first, end in pairwise(ends.tolist())]
-            dy = numpy.stack(sums, axis)
-        return dy
-
-    return of_inputs
 
 
 def magnitude(dy: ndarray, sizes: Sizes) -> ndarray:
@@ -243,12 +226,7 @@ BACKWARD = Spec(
         InputKind("one special", one_special),
     ),
     reference=backward,
-    near_misses={
-        "the last row and column of dy are missing": without_last,
-        "the first and the last row of the copies are rounded down, not up": rounded_down("H"),
-        "the first and the last column of the copies are rounded down, not up": rounded_down("W"),
-        "where the copies begin and end is rounded down, not up": rounded_down("HW"),
-    },
+    near_misses={"the last row and column of dy are missing": without_last},
     tolerance=Accumulated(terms=copies, magnitude=magnitude),
     named_sizes=EDGES,
     large=SPEC.large,

@@ -408,9 +408,12 @@ def _of_kernels(
             if found := _found_whole(whole, cases, files.source, own, finding):
                 return found, []
         # To wait for everything takes away what other mistakes do, too.
-        if found := _found_valued(trial, cases, files.source, own) or _found(trial, cases, own, (WAITS,), near):
+        found = _found(trial, cases, own, (KINDS,), near) or _found(trial, cases, own, (WAITS,), near)
+        if found := found or _found_valued(trial, cases, files.source, own):
             return found, []
-    if (found := _found(trial, cases, own, (KINDS,), near)) or is_found or files.close is None:
+    else:
+        found = _found(trial, cases, own, (KINDS,), near)
+    if found or is_found or files.close is None:
         return found, []
     close = files.close_that_fails(failed, near)
     if close is None:

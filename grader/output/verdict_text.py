@@ -175,20 +175,23 @@ def _wrong(grade: Grade, verdict: Verdict) -> Iterable[str]:
 def _clues(grade: Grade, verdict: Verdict) -> Iterable[str]:
     """The most telling ones. A cause that is named needs less beside it."""
     shown = verdict.clues[: CLUES_SHOWN if any(clue.about in NAMING for clue in verdict.clues) else CLUES_SHOWN + 1]
-    yield from _clue_rows(grade, shown)
+    yield from _clue_rows(grade, verdict, shown)
     if len(shown) < len(verdict.clues):
         yield _row("", f"({len(verdict.clues) - len(shown)} more with `kata grade --explain`)")
 
 
 def _clues_whole(grade: Grade, verdict: Verdict) -> Iterable[str]:
-    yield from _clue_rows(grade, verdict.clues)
+    yield from _clue_rows(grade, verdict, verdict.clues)
 
 
-def _clue_rows(grade: Grade, clues: Sequence[Clue]) -> Iterable[str]:
+def _clue_rows(grade: Grade, verdict: Verdict, clues: Sequence[Clue]) -> Iterable[str]:
     for before, clue in zip([None, *clues], clues, strict=False):
         yield _row("" if before is not None and before.about == clue.about == "index" else clue.about, clue.text)
         if clue.about == "repair":
-            for line in map(int, dict.fromkeys(_ON_LINE.findall(clue.text))):
+            there = (verdict.line, *(verdict.finding.callers if verdict.finding else ()))
+            for line in dict.fromkeys(map(int, _ON_LINE.findall(clue.text))):
+                if line in there:  # it stands above
+                    continue
                 yield _row("", f"{display_path(grade.source.path)}:{line}  {grade.source.line(line)}".rstrip())
 
 
