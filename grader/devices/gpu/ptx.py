@@ -25,6 +25,15 @@ ret;
 """
 """spin(u64 cycles): keeps the GPU busy for that many cycles of an SM, so that the host gets ahead of it."""
 
+_STRIDE = """mov.u32 %me, %tid.x;
+mov.u32 %width, %ntid.x;
+mov.u32 %block, %ctaid.x;
+mov.u32 %blocks, %nctaid.x;
+mul.wide.u32 %step, %width, %blocks;
+mad.lo.u32 %me, %block, %width, %me;
+cvt.u64.u32 %i, %me;
+"""  # %i: the thread's number in the grid; %step: how many threads there are
+
 DIFFER = f"""{_HEAD}
 .visible .entry differ(.param .u64 one, .param .u64 other, .param .u64 words, .param .u64 found) {{
 .reg .pred %go, %not;
@@ -34,14 +43,7 @@ ld.param.u64 %p, [one];
 ld.param.u64 %q, [other];
 ld.param.u64 %words, [words];
 ld.param.u64 %found, [found];
-mov.u32 %me, %tid.x;
-mov.u32 %width, %ntid.x;
-mov.u32 %block, %ctaid.x;
-mov.u32 %blocks, %nctaid.x;
-mul.wide.u32 %step, %width, %blocks;
-mad.lo.u32 %me, %block, %width, %me;
-cvt.u64.u32 %i, %me;
-AGAIN:
+{_STRIDE}AGAIN:
 setp.ge.u64 %go, %i, %words;
 @%go ret;
 shl.b64 %at, %i, 2;
@@ -71,14 +73,7 @@ ld.param.u64 %unit, [unit];
 ld.param.u64 %wide, [poison];
 ld.param.u64 %count, [count];
 cvt.u16.u64 %poison, %wide;
-mov.u32 %me, %tid.x;
-mov.u32 %width, %ntid.x;
-mov.u32 %block, %ctaid.x;
-mov.u32 %blocks, %nctaid.x;
-mul.wide.u32 %step, %width, %blocks;
-mad.lo.u32 %me, %block, %width, %me;
-cvt.u64.u32 %i, %me;
-mov.u64 %found, 0;
+{_STRIDE}mov.u64 %found, 0;
 UNITS:
 setp.ge.u64 %go, %i, %units;
 @%go bra DONE;
@@ -126,14 +121,7 @@ ld.param.u64 %place, [place];
 ld.param.u64 %words, [words];
 ld.param.u64 %key, [key];
 ld.param.u64 %sum, [sum];
-mov.u32 %me, %tid.x;
-mov.u32 %width, %ntid.x;
-mov.u32 %block, %ctaid.x;
-mov.u32 %blocks, %nctaid.x;
-mul.wide.u32 %step, %width, %blocks;
-mad.lo.u32 %me, %block, %width, %me;
-cvt.u64.u32 %i, %me;
-mov.u64 %total, 0;
+{_STRIDE}mov.u64 %total, 0;
 AGAIN:
 setp.ge.u64 %go, %i, %words;
 @%go bra DONE;
