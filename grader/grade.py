@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all, source_like_ptx
+from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all, edited_ptx, source_like_ptx
 from grader.compile.libraries import LibraryMissing, find_library
 from grader.compile.offsets import narrow_lines
 from grader.compile.toolchain import Gpu, ToolchainError, builds_for, dotted, driver_runs, find_gpu, find_toolchain
@@ -43,6 +43,7 @@ from grader.judge.measure import (
     settled,
 )
 from grader.judge.measure import prepare as prepare_measure
+from grader.judge.repairs import Compiler
 from grader.sandbox.early import Early
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
 from grader.storage import cache
@@ -519,8 +520,9 @@ def _checked(
     kata, target = request.kata, request.target
     last_failure = _last_failure(kata) if options.last_failure else None
     explain = _explained(request, options, tell) if target.device == "gpu" else None
-    source_like = partial(source_like_ptx, request) if target.device == "sim" else None
-    verdict = check(kata, request.spec, on.checks, budget, last_failure, explain, source_like)
+    again = Compiler(partial(source_like_ptx, request), partial(edited_ptx, request))
+    compiler = again if target.device == "sim" else None
+    verdict = check(kata, request.spec, on.checks, budget, last_failure, explain, compiler)
     if verdict.passed and options.counters and target.device == "sim":
         verdict = replace(verdict, counters=count(kata, request.spec, on.checks, budget))
     if not (verdict.passed and target.device == "gpu" and _timed(kata, options)):

@@ -429,6 +429,7 @@ def usual_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The simulator of the usual cache, for grades with another one: before ``empty_cache``. They try no repairs in PTX
     that is close to the source: there is none of a file of a unit."""
     monkeypatch.setattr(pipeline, "source_like_ptx", lambda *_: None)
+    monkeypatch.setattr(pipeline, "edited_ptx", lambda *_: None)
     library = engine_library(cache_folder())
     monkeypatch.setattr(pipeline, "engine_library", lambda folder, **_: library)
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -24,6 +25,7 @@ from grader.compile.dependencies import BESIDE, Run, gather
 from grader.compile.libraries import Library, LibraryMissing, find_library
 from grader.compile.nvcc_log import SOURCE
 from grader.compile.request import NAME, Build, BuildError, CompileFailure, Request, Target, Tell
+from grader.compile.source_edits import Edit, edited
 from grader.compile.toolchain import Toolchain, find_toolchain
 from grader.compile.unit_build import compile_together
 from grader.content import functions
@@ -32,10 +34,11 @@ from grader.storage.lock import BuildLocks
 from grader.verdict import Kind
 
 __all__ = [
-    "Build", "BuildError", "CompileFailure", "Request", "Target", "Tell", "build", "build_all", "exported_names",
-    "source_like_ptx",
+    "Build", "BuildError", "CompileFailure", "Request", "Target", "Tell", "build", "build_all", "edited_ptx",
+    "exported_names", "source_like_ptx",
 ]  # fmt: skip
 
+MOST_REFUSED = 3  # times that nvcc is asked for the PTX of edits
 SOURCE_LIKE_LIMIT_S = 5  # of computing: a file whose headers take longer goes without
 PATIENCE_S = 30.0  # for builds that other processes are making, or have before them
 SIGNATURE = "signature.h"
@@ -57,6 +60,7 @@ _RULES = (
 )  # what is refused, and how a build is known to be current
 
 _RULES_OF_UNITS = (unit, host_view, functions)
+_REFUSED = re.compile(rf"^{SOURCE}\((\d+)\): error", re.MULTILINE)
 
 Failures = dict[tuple[str, str], CompileFailure]
 
@@ -92,21 +96,47 @@ def build(request: Request, toolchain: Toolchain) -> Build | CompileFailure:
 def source_like_ptx(request: Request, folder: Path) -> Path | None:
     """The file's PTX as close to its source as nvcc makes it, in a folder to write to: nothing unrolled, no two equal
     expressions merged, most functions called. None where there is none, or the file shares a unit with others."""
+    made, _ = _source_like(request, folder, None)
+    return made
+
+
+def edited_ptx(request: Request, folder: Path, within: Collection[int]) -> tuple[Path, tuple[Edit, ...]] | None:
+    """The same of the file with edits of its lines ``within``, and these. nvcc refuses some: once more without theirs."""
+    text, without = request.source.data.decode(errors="replace"), set[int]()
+    for _ in range(MOST_REFUSED):
+        made = edited(text, within, without)
+        if not made.edits:
+            return None
+        ptx, log = _source_like(request, folder, made.text.encode())
+        if ptx is not None:
+            return ptx, made.edits
+        refused = {int(line) for line in _REFUSED.findall(log)} - without
+        if not refused:
+            return None
+        without |= refused
+    return None
+
+
+def _source_like(request: Request, folder: Path, text: bytes | None) -> tuple[Path | None, str]:
+    """The PTX, by default of the file itself, and what nvcc said."""
     toolchain = find_toolchain()
     job = _plan(request, toolchain, _common(), None)
     if isinstance(job, CompileFailure) or job.request.together:
-        return None
+        return None, ""
     with cache.staging(folder) as stage:
         place = stage / "file"
         _lay_out(job, place)
+        if text is not None:
+            (place / SOURCE).write_bytes(text)
         flags = [flag for flag in job.command if flag != "-shared"]
         target = ["-arch", request.target.virtual, "-I", str(place / BESIDE), "-include", SIGNATURE]
         command = (*flags, "-ptx", "-Xcicc", "-O0", *target, "-o", f"{NAME}.ptx", SOURCE)
         step = ninja.Step(place, command, f"{request.kata.name}, like its source", SOURCE_LIKE_LIMIT_S)
         run([step], stage, 1, None, lambda: None)
         if ninja.status(place) != 0:
-            return None
-        return (place / f"{NAME}.ptx").replace(folder / f"{NAME}.source-like.ptx")
+            return None, (place / "log.txt").read_text(errors="replace")
+        made = "source-like" if text is None else "edited"
+        return (place / f"{NAME}.ptx").replace(folder / f"{NAME}.{made}.ptx"), ""
 
 
 def _compile_each_once(jobs: Sequence[Job], builds: Builds, parallel: int, tell: Tell | None) -> Failures:

@@ -34,7 +34,7 @@ from grader.judge.indices import of_finding
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab, beside, in_order
 from grader.judge.pattern import without_chance
-from grader.judge.repairs import SourceLike, repair
+from grader.judge.repairs import Compiler, repair
 from grader.judge.unset import of_unset
 from grader.sandbox.parent import Sandbox
 from grader.storage.whole_file import write_whole
@@ -115,7 +115,7 @@ class _Search:
     sandbox: Sandbox
     budget: SearchBudget
     explain: Explain | None = None
-    source_like: SourceLike | None = None
+    compiler: Compiler | None = None
     tried: dict[CaseKey, Verdict] = field(default_factory=dict)
     instructions: int = 0
     work: int = 0
@@ -156,16 +156,16 @@ def check(
     budget: SearchBudget,
     last_failure: Path | None = None,
     explain: Explain | None = None,
-    source_like: SourceLike | None = None,
+    compiler: Compiler | None = None,
 ) -> Verdict:
     """Try shapes until one fails, then the smallest that fails alike; a pass says how many were tried.
 
     ``last_failure`` is the file in which the shape that failed is kept, to be tried first the next time. ``explain``
     runs a case on the simulator, where the sandbox's device does not see why two calls gave different bits.
-    ``source_like`` makes PTX that is close to the file's source.
+    ``compiler`` makes PTX that is close to the file's source.
     Raises SandboxError where the device cannot be used.
     """
-    search = _Search(kata, spec, sandbox, budget, explain, source_like)
+    search = _Search(kata, spec, sandbox, budget, explain, compiler)
     failed = _remembered(search, last_failure) or _first_failing_named(search) or _drawn(search)
     if failed is None:
         if last_failure is not None:
@@ -594,7 +594,7 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     program = search.sandbox.program
     found = [*clues, *of_unset(program)]
     if not any(clue.about in ("formula", "unset") for clue in found):
-        found += repair(lab, richest, program, search.source_like)
+        found += repair(lab, richest, program, search.compiler)
     return replace(verdict, clues=sorted_clues(found))
 
 
@@ -603,7 +603,7 @@ def _repaired(search: _Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Ve
     if verdict.kind not in REPAIRED or _costs_a_process(verdict):
         return verdict
     lab.known |= {key: True for key, known in search.tried.items() if known.kind is verdict.kind}
-    clues = [*repair(lab, shape, search.sandbox.program, search.source_like, verdict.kind, verdict.finding)]
+    clues = [*repair(lab, shape, search.sandbox.program, search.compiler, verdict.kind, verdict.finding)]
     known = verdict.clues
     if not any("in flight" in clue.text for clue in clues):  # a wait for it there does not make all right
         known = tuple(replace(clue, text=clue.text.partition(PROPOSED)[0]) for clue in known)

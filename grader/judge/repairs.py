@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from math import prod
 from pathlib import Path
@@ -41,7 +41,9 @@ from grader.compile.changes import (
     without,
 )
 from grader.compile.changes import Kind as Kinds
+from grader.compile.chosen import chosen
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
+from grader.compile.source_edits import Edit
 from grader.content.functions import Code, all_constants_of, constants_of
 from grader.content.skeleton import skeleton_of
 from grader.content.source_file import is_helper, lines_with
@@ -61,6 +63,11 @@ SECONDS = 0.8
 LAUNCHER_SECONDS = 0.4  # for changes of the launcher
 SOURCE_SECONDS = 1.8  # for code that is close to the source
 WHOLE_SECONDS = 0.7  # of these, for statements as wholes
+EDIT_SECONDS = 4.0  # for edits of the source
+EDIT_RANKS = ((1, 2), (3, 4), (5, 6), (7, 8, 9))  # in steps, of which each is tried only if those before found nothing
+EDIT_ROUNDS = 3  # times the instructions of the call without edits: a loop that does not end is stopped early
+LARGEST_EDITED = 6 << 20  # bytes of PTX with all edits
+OF_CHOSEN = 1.5e-7  # what it costs to read a byte of them
 PAIR_SECONDS = 0.4  # for two changes at once, in either code
 FIRSTS, IMPROVED = 3, 0.75  # changes that others are tried with: how many, and what they leave of the wrong elements
 BESIDE, TWINS = 2, 4  # lines between two that are changed in the same way, and how many such pairs are tried
@@ -99,7 +106,14 @@ _REAL = re.compile(r"\bconstexpr\s+float\s+(\w+)\s*=\s*(-?\d[\d.]*(?:e-?\d+)?)f;
 
 
 Prepared = Callable[[Call], "Call | None"]  # a case's call -> with another number; None: that changes nothing
-SourceLike = Callable[[Path], "Path | None"]  # a folder to write to -> the file's PTX, close to its source
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """What nvcc makes of the file once more, in a folder to write to; None where it makes nothing."""
+
+    source_like: Callable[[Path], Path | None]  # PTX close to its source
+    edited: Callable[[Path, Collection[int]], tuple[Path, Sequence[Edit]] | None]  # with edits of lines, and these
 
 
 @dataclass
@@ -271,7 +285,7 @@ def repair(
     lab: Lab,
     failed: CaseKey,
     program: Program | None,
-    source_like: SourceLike | None = None,
+    compiler: Compiler | None = None,
     kind: Kind = Kind.WRONG_ANSWER,
     finding: Finding | None = None,
 ) -> Iterator[Clue]:
@@ -301,9 +315,10 @@ def repair(
             return
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
         files = _Files(trial, source)
-        if source_like is not None and not found and kind is not Kind.LAUNCH_FAILED:
+        if compiler is not None and not found and kind is not Kind.LAUNCH_FAILED:
             # nvcc runs while changes of the other code are tried.
-            files.coming = beside.submit(source_like, _folder(folder, "close"))
+            files.coming = beside.submit(compiler.source_like, _folder(folder, "close"))
+            files.edited = partial(compiler.edited, _folder(folder, "edited"), own - trial.unreached)
         yield from _clue(files, found, cases, own, finding)
 
 
@@ -349,31 +364,35 @@ class _Files:
     trial: _Trial
     source: str
     coming: Future[Path | None] | None = None  # of the latter
+    edited: Callable[[], tuple[Path, Sequence[Edit]] | None] | None = None
 
     @cached_property
     def close(self) -> _Trial | None:
         ptx = self.coming.result() if self.coming is not None else None
-        if ptx is None:
+        return None if ptx is None else self._trial(ptx.parent, ptx.read_text(errors="replace"), SOURCE_SECONDS)
+
+    def _trial(self, folder: Path, text: str, seconds: float) -> _Trial:
+        own, constants = self.trial, constants_of(self.source)
+        one = _Trial(own.lab, own.sandbox, folder, own.name, text, own.kind, seconds, close=True, constants=constants)
+        one.suspected = own.suspected
+        return one
+
+    def with_edits(self) -> tuple[_Trial, list[tuple[Edit, Change]]] | None:
+        """Code with none of the edits of the source, and these as changes of it."""
+        made = self.edited() if self.edited is not None else None
+        if made is None or made[0].stat().st_size > LARGEST_EDITED:
             return None
-        own, text = self.trial, ptx.read_text(errors="replace")
-        constants = constants_of(self.source)
-        return _Trial(
-            own.lab,
-            own.sandbox,
-            ptx.parent,
-            own.name,
-            text,
-            own.kind,
-            SOURCE_SECONDS,
-            close=True,
-            constants=constants,
-            suspected=own.suspected,
-        )
+        ptx, edits = made
+        code = chosen(ptx.read_text(errors="replace"), edits)
+        self.edits = self._trial(ptx.parent, code.text, EDIT_SECONDS - OF_CHOSEN * ptx.stat().st_size)
+        return self.edits, [*code.changes]
+
+    edits: _Trial | None = None
 
     @property
     def confirmed(self) -> int:
         """The cases that are right with each change of a kernel; 0 where there is none."""
-        trials = [self.trial, *([self.close] if self.close_was_made else [])]
+        trials = [self.trial, self.edits, *([self.close] if self.close_was_made else [])]
         return min((each.confirmed for each in trials if each is not None and each.confirmed), default=0)
 
     @property
@@ -426,9 +445,26 @@ def _of_kernels(
             found = _found_whole(close, cases, files.source, own, finding)
         found = found or _found_valued(close, cases, files.source, own)
         found = found or _found(close, cases, own, SOURCE_KINDS, near)
-    if found:
+    if found := found or _found_edited(files, cases, near):
         return found, []
     return [], [*_right_pair(trial, cases)] or [*_right_pair(files.close, cases)]
+
+
+def _found_edited(files: _Files, cases: Sequence[CaseKey], near: Collection[int]) -> list[Change]:
+    """The edits of the source that make all right, of the least rank that has any."""
+    if (made := files.with_edits()) is None:
+        return []
+    trial, changes = made
+    if not trial.is_wrong(cases[0], anyhow=True):
+        return []
+    trial.limit = trial.limit * EDIT_ROUNDS // ROUNDS
+    first = {*near, *trial.suspected}
+    for ranks in EDIT_RANKS:
+        now = [each for each in changes if each[0].rank in ranks]
+        now.sort(key=lambda each: (each[1].line not in first, each[0].rank))
+        if found := [*_right_ones(trial, [change for _, change in now], cases)]:
+            return found
+    return []
 
 
 def _found_whole(

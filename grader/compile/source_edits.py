@@ -1,0 +1,736 @@
+"""A .cu file -> the same file with many small edits in it, of which a variable chooses one: ``kata_edit``.
+
+nvcc makes PTX of all of them at once. An edit is what the learner would type: another variable or constant, another
+operator, two arguments or indices exchanged, a statement that is too much, stands elsewhere or is missing. Where an
+expression is edited, both forms stand in the text, and a condition takes one::
+
+    y[i] = x[(kata_edit == 3u ? (kata_t<decltype(i)>)(j) : i)];
+
+The lines of the file stay where they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, pairwise
+
+from grader.compile.source_tree import ASSIGNING, WHOLE, Closure, Node, Scope, Statement, Tree, Variable, trees_of
+
+VARIABLE = "kata_edit"
+MOST = 1500  # edits of a file
+MOST_OF_LINE = 120
+MOST_NAMES = 9  # in the place of one
+MOST_TERMS = 6  # that are added to one
+MOST_PAIRS = 6  # elements of a list of which any two may be exchanged; of longer ones those that are neighbours
+FARTHEST = 4  # statements over which one may move
+LONGEST = 240  # characters of an expression that is edited as a whole
+HEAD = (
+    f"__device__ unsigned {VARIABLE};"
+    "template<class T>struct kata_v{using t=T;};template<class T>struct kata_v<T&>{using t=typename kata_v<T>::t;};"
+    "template<class T>struct kata_v<const T>{using t=T;};template<class T>using kata_t=typename kata_v<T>::t;"
+    "template<class T>__device__ inline void kata_zero(T&x){char*b=reinterpret_cast<char*>(&x);"
+    "for(int i=0;i<int(sizeof(T));++i)b[i]=0;} "
+)
+_AXES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
+_FLOATING = {"float", "double"}
+_OTHER_SIGNS = {
+    "+": ("-", "*"),
+    "-": ("+",),
+    "*": ("+", "/"),
+    "/": ("*", "%"),
+    "%": ("/",),
+    "<": ("<=", ">", ">="),
+    "<=": ("<", ">=", ">"),
+    ">": (">=", "<", "<="),
+    ">=": (">", "<=", "<"),
+    "==": ("!=",),
+    "!=": ("==",),
+    "&&": ("||",),
+    "||": ("&&",),
+    "^": ("|", "&"),
+    "|": ("&", "^"),
+    "&": ("|", "^"),
+    "<<": (">>",),
+    ">>": ("<<",),
+}
+_COMPARING = ("<", "<=", ">", ">=", "==", "!=")
+_OTHER_ASSIGNING = {"=": ("+=",), "+=": ("=", "-="), "-=": ("+=",), "*=": ("=", "+="), "/=": ("*=",), "|=": ("=",)}
+_VECTOR = re.compile(r"(float|double|int|uint|short|ushort|char|uchar)([234])$")
+_EXPONENTIAL = re.compile(r"\w*exp\w*$")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class Edit:
+    """``line`` is the file's; ``words`` say what is other than the file says. The likeliest have the least ``rank``."""
+
+    number: int
+    line: int
+    words: str
+    rank: int
+
+
+@dataclass(frozen=True)
+class Edited:
+    text: str
+    edits: tuple[Edit, ...]
+
+
+def edited(text: str, within: Collection[int], without: Collection[int] = ()) -> Edited:
+    """The edits of lines of ``within``. None is on a line of ``without``: nvcc said that one there is wrong."""
+    writer = _Writer(text, frozenset(within) - frozenset(without))
+    for tree in trees_of(text):
+        _Walk(writer, tree).statement(tree.body)
+    return writer.edited()
+
+
+@dataclass
+class _Writer:
+    """Collects edits, and the text that they add at places of the file."""
+
+    text: str
+    lines: frozenset[int]
+    edits: list[Edit] = field(default_factory=list)
+    added: list[tuple[int, int, int, str]] = field(default_factory=list)  # place, before or behind it, order, text
+    of_line: Counter[int] = field(default_factory=Counter)
+    types: dict[str, dict[str, str]] = field(default_factory=dict)  # of structs: member -> type
+    returned: dict[str, str] = field(default_factory=dict)  # by functions of the file
+
+    def __post_init__(self) -> None:
+        self.starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
+        for match in re.finditer(r"\bstruct\s+(\w+)[^;{]*\{([^{}]*)\}", self.text):
+            self.types[match[1]] = _members(match[2])
+        for match in re.finditer(r"__device__\s+(?:__forceinline__\s+|inline\s+)*([\w:]+)\s+(\w+)\(", self.text):
+            self.returned[match[2]] = match[1]
+
+    def line_at(self, place: int) -> int:
+        low, high = 0, len(self.starts)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.starts[middle] <= place else (low, middle)
+        return low + 1
+
+    def new(self, place: int, words: str, rank: int) -> int:
+        """The number of a new edit; 0 where no more fit."""
+        line = self.line_at(place)
+        if line not in self.lines or len(self.edits) >= MOST or self.of_line[line] >= MOST_OF_LINE:
+            return 0
+        self.of_line[line] += 1
+        self.edits.append(Edit(len(self.edits) + 1, line, " ".join(words.split()), rank))
+        return len(self.edits)
+
+    def add(self, place: int, text: str, *, closes: bool) -> None:
+        """Text at a place. What opens later stands further in, and what closes later further out."""
+        order = len(self.added)
+        self.added.append((place, 0 if closes else 1, -order if closes else order, text))
+
+    def edited(self) -> Edited:
+        head = next((m.start() for m in re.finditer(r"^(?=\w)(?!using\b.*=)", _blanked(self.text), re.MULTILINE)), 0)
+        pieces, last = [], 0
+        for place, _, _, text in sorted([(head, -1, 0, HEAD), *self.added]):
+            pieces += [self.text[last:place], text]
+            last = place
+        return Edited("".join([*pieces, self.text[last:]]), tuple(self.edits))
+
+
+def _blanked(text: str) -> str:
+    """Without comments and directives."""
+    return re.sub(
+        r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*",
+        lambda found: re.sub(r"[^\n]", " ", found[0]),
+        text,
+        flags=re.DOTALL | re.MULTILINE,
+    )
+
+
+def _members(body: str) -> dict[str, str]:
+    found = {}
+    for kind, names in re.findall(r"(?:^|;)\s*(?:const\s+)?([A-Za-z_][\w ]*?)\s+(\w+(?:\s*,\s*\w+)*)\s*(?=;)", _blanked(body)):
+        found.update({name.strip(): kind for name in names.split(",")})
+    return found
+
+
+class _Walk:
+    """Goes over a function, and gives its expressions and statements to the writer with their edits."""
+
+    def __init__(self, writer: _Writer, tree: Tree) -> None:
+        self.writer, self.tree, self.text = writer, tree, writer.text
+        self.body = self.text[tree.body.begin : tree.body.end]
+        self.sums = [*_sums(tree.body, self.text)]  # targets of `+=`, with the loops around
+        self.factors = [*_factors(tree.body, self.text)]
+        self.is_head = False  # of a loop: there another variable often ends nothing
+
+    def of(self, node: Node | Statement) -> str:
+        return self.text[node.begin : node.end]
+
+    # -- statements ---------------------------------------------------------------------------------------------------
+
+    def statement(self, one: Statement) -> None:
+        if one.kind == "block":
+            self._moved(one.parts)
+        if one.kind == "loop":
+            self._reset(one)
+        if one.kind == "simple":
+            self._simple(one)
+        self.is_head = one.kind == "loop"
+        for node in one.nodes:
+            self.root(node, is_condition=one.kind == "if")
+        self.is_head = False
+        for part in one.parts:
+            self.statement(part)
+
+    def _simple(self, one: Statement) -> None:
+        """It is too much, or its assignment is another; the sums are rescaled before it."""
+        if len(one.nodes) != 1 or one.nodes[0].kind in ("name", "number", "string"):
+            return
+        node, own = one.nodes[0], self.of(one)
+        alternatives = []
+        if node.kind == "binary" and node.sign in ASSIGNING:
+            left, right = map(self.of, node.parts)
+            for sign in _OTHER_ASSIGNING.get(node.sign, ()):
+                if self.type_of(node.parts[0], one.scope) in ("whole", "floating"):
+                    alternatives.append((f"`{node.sign}` is `{sign}`", f"{left} {sign} {right};", 5))
+            if node.sign == "=":
+                alternatives += [*self._joined(node)]
+            if node.sign == "=" and node.parts[1].kind in ("name", "index", "member"):
+                self._rescaled(one, left, right)
+        if not re.search(r"sync|fence|barrier|commit|wait|arrive|cp_async", own):
+            alternatives.append((f"`{_short(own)}` is left out", ";", 4))
+        self._instead(one, alternatives)
+
+    def _joined(self, node: Node) -> Iterator[tuple[str, str, int]]:
+        """What was there is joined with what is assigned, by a function of two that the file has."""
+        left, right = map(self.of, node.parts)
+        kind = self.type_of(node.parts[0], node.scope)
+        if kind == "floating":
+            yield f"`{left}` is `fmaxf({left}, ...)`", f"{left} = fmaxf({left}, {right});", 5
+        for name, returned in self.writer.returned.items():
+            if kind == f"struct {returned}" and re.search(rf"\b{name}\(\s*{returned} \w+, {returned} \w+\)", self.text):
+                for first, second in ((left, right), (right, left)):
+                    yield f"`{_short(right)}` is `{_short(f'{name}({first}, {second})')}`", f"{left} = {name}({first}, {second});", 3
+
+    def _instead(self, one: Statement, alternatives: Sequence[tuple[str, str, int]]) -> None:
+        chosen = [(number, text) for words, text, rank in alternatives if (number := self.writer.new(one.begin, words, rank))]
+        if chosen:
+            *firsts, (_, last) = chosen
+            ways = "".join(f"if({VARIABLE}=={number}u){{{text}}}else " for number, text in firsts)
+            self.writer.add(one.begin, f"{{if({_any_of(chosen)}){{{ways}{{{last}}}}}else ", closes=False)
+            self.writer.add(one.end, "}", closes=True)
+
+    def _before(self, place: int, words: str, rank: int, text: str) -> None:
+        """A statement more, between two."""
+        if number := self.writer.new(place, words, rank):
+            self.writer.add(place, f"if({VARIABLE}=={number}u){{{text}}}", closes=False)
+
+    def _rescaled(self, one: Statement, left: str, right: str) -> None:
+        """A sum is multiplied by what the file multiplies others by, or by the exponential of a maximum's growth."""
+        if self.type_of(one.nodes[0].parts[0], one.scope) != "floating":
+            return
+        names = {*_WORD.findall(left)}
+        for target, loops in self.sums:
+            if target == left:
+                continue
+            known = {each.name for each in one.scope or ()}
+            around = "".join(f"{head} " for head, name in loops if name and name not in known)
+            if not _is_known(target, known, loops):
+                continue
+            if any(name in names for _, name in loops if name and name in around):
+                continue
+            for factor in [*dict.fromkeys(each.format(f"{left} - {right}") for each in self.factors)][:3]:
+                words = f"`{target} *= {factor};` stands before `{_short(self.of(one))}`"
+                self._before(one.begin, words, 2, f"{around}{target} *= {factor};")
+
+    def _moved(self, parts: Sequence[Statement]) -> None:
+        """A statement stands further down or up in its block; a sum is rescaled by a factor that was computed."""
+        for at, one in enumerate(parts):
+            if one.kind == "declaration" or one.kind == "simple":
+                self._rescaled_behind(one)
+            if one.kind not in ("simple", "loop") or one.end - one.begin > LONGEST:
+                continue
+            own = self.of(one)
+            if one.kind == "simple" and not re.search(r"[=(]", own):
+                continue
+            words, names, between = f"`{_short(own)}` stands", {*_WORD.findall(own)}, set[str]()
+            for other in parts[at + 1 : at + FARTHEST]:
+                if not _may_depend(own, self.of(other)):
+                    continue
+                self._move(one, other.end, f"{words} behind `{_short(self.of(other))}`")
+            for other in parts[max(at - FARTHEST + 1, 0) : at][::-1]:
+                between |= {each.name for each in other.declared}
+                if names & between:
+                    break
+                if _may_depend(own, self.of(other)):
+                    self._move(one, other.begin, f"{words} before `{_short(self.of(other))}`")
+
+    def _move(self, one: Statement, place: int, words: str) -> None:
+        if number := self.writer.new(one.begin, words, 7):
+            self.writer.add(place, f"if({VARIABLE}=={number}u){{{self.of(one)}}}", closes=False)
+            self.writer.add(one.begin, f"{{if({VARIABLE}!={number}u)", closes=False)
+            self.writer.add(one.end, "}", closes=True)
+
+    def _rescaled_behind(self, one: Statement) -> None:
+        """Behind the statement that computes a factor ``exp(old - new)``."""
+        node = one.nodes[-1] if one.nodes else None
+        if node is None or not re.search(r"\w*exp\w*\(", self.of(one)):
+            return
+        if one.kind == "simple" and node.kind == "binary" and node.sign == "=":
+            factor, value = self.of(node.parts[0]), node.parts[1]
+        elif one.kind == "declaration" and len(one.declared) == 1:
+            factor, value = one.declared[0].name, node
+        else:
+            return
+        if value.kind != "call" or not _EXPONENTIAL.fullmatch(value.sign.partition("<")[0]) and "exp" not in value.sign:
+            return
+        for target, loops in self.sums:
+            known = {each.name for each in one.scope or ()} | {each.name for each in one.declared}
+            if not _is_known(target, known, loops):
+                continue
+            around = "".join(f"{head} " for head, name in loops if name and name not in known)
+            self._before(
+                one.end, f"`{target} *= {factor};` stands behind `{_short(self.of(one))}`", 2, f"{around}{target} *= {factor};"
+            )
+
+    def _reset(self, one: Statement) -> None:
+        """A variable of outside begins every round at 0."""
+        body = one.parts[0] if one.parts else None
+        if body is None or body.kind != "block" or one.scope is None:
+            return
+        used = {*_WORD.findall(self.of(body))}
+        changed = [name for name in _WORD.findall(" ".join(target for target, _ in self.sums)) if name in used]
+        for each in [each for each in one.scope if each.name in changed and not each.is_const and "*" not in each.type][:5]:
+            if not each.is_fixed and each not in self.tree.parameters:
+                words = f"`{each.name}` is set to 0 at the start of each round of the loop"
+                self._before(body.begin + 1, words, 2, f"kata_zero({each.name});")
+
+    # -- expressions --------------------------------------------------------------------------------------------------
+
+    def root(self, node: Node, *, is_condition: bool = False) -> None:
+        """An expression that is no part of another."""
+        if is_condition:
+            own = self.of(node)
+            self._wrap(node, [(f"`{own}` holds always", "true", 9), (f"`{own}` is `!({own})`", f"!({own})", 6)], cast=False)
+        self.node(node)
+
+    def node(self, node: Node, *, is_set: bool = False) -> None:
+        """``is_set``: it stands for a place, which is written."""
+        kind = node.kind
+        if isinstance(node, Closure) and node.body is not None:
+            self.statement(node.body)
+        elif kind == "name":
+            self._name(node, is_set=is_set)
+        elif kind == "number":
+            self._number(node)
+        elif kind == "binary":
+            self._binary(node)
+        elif kind == "choice":
+            self._choice(node)
+        elif kind in ("call", "list", "index", "member"):
+            getattr(self, f"_{kind}")(node, is_set=is_set)
+        elif kind == "unary":
+            self._unary(node, is_set=is_set)
+        elif kind == "after":
+            pass
+        else:
+            for part in node.parts:
+                self.node(part, is_set=is_set)
+
+    def _wrap(self, node: Node, alternatives: Sequence[tuple[str, str, int]], *, cast: bool = True) -> None:
+        """An expression, or one of others of its type."""
+        own = self.of(node)
+        if len(own) > LONGEST or (cast and "[&" in own):
+            return
+        kind = f"(kata_t<decltype({own})>)" if cast else ""
+        chosen = [
+            (number, text)
+            for words, text, rank in alternatives
+            if text != own and (number := self.writer.new(node.begin, words, rank))
+        ]
+        if chosen:
+            *firsts, (_, last) = chosen
+            ways = "".join(f"{VARIABLE}=={number}u?{kind}({text}):" for number, text in firsts)
+            self.writer.add(node.begin, f"({_any_of(chosen)}?({ways}{kind}({last})):", closes=False)
+            self.writer.add(node.end, ")", closes=True)
+
+    def _exchange(self, first: Node, second: Node, rank: int, words: str = "", *, cast: bool = True) -> None:
+        one, other = self.of(first), self.of(second)
+        if one == other or len(one) + len(other) > LONGEST or "[&" in one + other:
+            return
+        number = self.writer.new(first.begin, words or f"`{one}` and `{other}` are exchanged", rank)
+        for node, own, text in ((first, one, other), (second, other, one)) if number else ():
+            kind = f"(kata_t<decltype({own})>)" if cast else ""
+            self.writer.add(node.begin, f"({VARIABLE}=={number}u?{kind}({text}):", closes=False)
+            self.writer.add(node.end, ")", closes=True)
+
+    def _name(self, node: Node, *, is_set: bool) -> None:
+        own = _found(node.scope, node.sign)
+        if own is None:
+            if node.sign in ("INFINITY", "FLT_MAX"):
+                self._wrap(node, [(f"`{node.sign}` is `{text}`", text, 4) for text in ("0.0f", f"(-{node.sign})")])
+            return
+        kind = _kind_of(own)
+        others = [each for each in node.scope or () if each.name != own.name and _kind_of(each) == kind]
+        if kind in ("whole", "floating"):
+            others = [each for each in others if each.is_fixed == own.is_fixed]
+            if is_set:
+                others = [each for each in others if each.type == own.type and not each.is_const]
+        else:
+            others = [each for each in others if (each.type, each.dims, each.is_const) == (own.type, own.dims, own.is_const)]
+        others = sorted(others, key=lambda each: abs(each.at - own.at)) if own.is_fixed else others
+        rank = 7 if kind == "floating" else 4 if own.is_fixed or self.is_head else 3
+        ways = [(f"`{own.name}` is `{each.name}`", each.name, rank) for each in others[:MOST_NAMES]]
+        self._wrap(node, ways, cast=kind in ("whole", "floating") and not is_set)
+
+    def _number(self, node: Node) -> None:
+        text = node.sign
+        if re.fullmatch(r"\d+", text):
+            value = int(text)
+            others = [2 * value, value // 2]
+            others = [value + 1, value - 1, *others, 0, 1, 2, 4, 8, 16, 32] if value <= 64 else others
+            named = [each.name for each in node.scope or () if each.is_fixed == (value > 1) and _kind_of(each) == "whole"]
+            chosen = [*dict.fromkeys(str(each) for each in others if each >= 0), *named[:MOST_TERMS]]
+            self._wrap(node, [(f"`{text}` is `{each}`", each, 4) for each in chosen])
+        elif text.endswith(("f", "F")) and not text.startswith("0x"):
+            others = dict.fromkeys(["0.0f", "1.0f", "-1.0f", f"(2.0f * {text})", f"(0.5f * {text})", "(-1.0f / 0.0f)"])
+            named = [each.name for each in node.scope or () if _kind_of(each) == "floating"]
+            self._wrap(node, [(f"`{text}` is `{each.strip('()')}`", each, 5) for each in [*others, *named[:MOST_TERMS]]])
+
+    def _unary(self, node: Node, *, is_set: bool) -> None:
+        part = node.parts[0]
+        if node.sign in ("++", "--"):
+            return
+        if node.sign in ("-", "!") and self.type_of(node, node.scope) in ("whole", "floating"):
+            self._wrap(node, [(f"`{self.of(node)}` is `{self.of(part)}`", self.of(part), 6)])
+        self.node(part, is_set=is_set or node.sign == "&")
+
+    def _choice(self, node: Node) -> None:
+        condition, first, second = node.parts
+        text = self.of(condition)
+        if number := self.writer.new(condition.begin, f"`{text}` is `!({text})`", 5):
+            self.writer.add(condition.begin, f"(({VARIABLE}=={number}u)!=bool(", closes=False)
+            self.writer.add(condition.end, "))", closes=True)
+        if number := self.writer.new(condition.begin, f"`{_short(self.of(node))}` is always `{self.of(first)}`", 9):
+            self.writer.add(condition.begin, f"({VARIABLE}=={number}u||", closes=False)
+            self.writer.add(condition.end, ")", closes=True)
+        for part in node.parts:
+            self.node(part)
+
+    def _binary(self, node: Node) -> None:
+        left, right = node.parts
+        if node.sign in ASSIGNING:
+            self.node(left, is_set=True)
+            self.root_value(right)
+            return
+        kinds = {self.type_of(left, node.scope), self.type_of(right, node.scope)}
+        if kinds <= {"whole", "floating", "truth"}:
+            self._wrap(node, [*self._operators(node, is_whole=kinds == {"whole"})])
+        self.node(left)
+        self.node(right)
+
+    def _operators(self, node: Node, *, is_whole: bool) -> Iterator[tuple[str, str, int]]:
+        left, right = map(self.of, node.parts)
+        own, sign = _short(self.of(node)), node.sign
+        for other in _OTHER_SIGNS.get(sign, ()):
+            if is_whole or other not in ("%", "|", "&", "<<", ">>"):
+                likely = sign in _COMPARING and other in (f"{sign}=", sign.rstrip("="))
+                words = f"`{own}` has `{other}` in the place of `{sign}`" if len(node.parts[0].parts) else f"`{own}` is `{left} {other} {right}`"
+                yield words, f"({left}) {other} ({right})", 1 if likely else 5
+        if sign == "-":
+            yield f"`{own}` is `{right} - {left}`", f"({right}) - ({left})", 5
+        if sign == "/" and is_whole:
+            yield f"`{own}` is `{own} * {right}`", f"({left}) / ({right}) * ({right})", 5
+            yield f"`{own}` is rounded up", f"(({left}) + ({right}) - 1) / ({right})", 3
+        if is_whole and sign not in _COMPARING and all(part.kind in ("name", "number") for part in node.parts):
+            names = [each.name for each in node.scope or () if _kind_of(each) == "whole" and not each.is_fixed]
+            yield from ((f"`{own}` is `{name}`", name, 6) for name in names[:MOST_TERMS] if name not in (left, right))
+        if sign not in _COMPARING:
+            yield f"`{own}` is `{_short(left)}` alone", left, 6
+        if sign not in (*_COMPARING, "/", "%", "-", "<<", ">>"):
+            yield f"`{own}` is `{_short(right)}` alone", right, 6
+        first = node.parts[0]
+        if sign == "*" and first.kind == "binary" and first.sign in ("/", "%", "+", "-"):
+            one, other = map(self.of, first.parts)
+            yield f"`{own}` is `{one} {first.sign} ({other} * {right})`", f"({one}) {first.sign} (({other}) * ({right}))", 6
+
+    def is_near(self, node: Node, name: str) -> bool:
+        """Whether a name stands on one of the lines around an expression."""
+        line = self.writer.line_at(node.begin)
+        starts = self.writer.starts
+        around = self.text[starts[max(line - 3, 0)] : starts[min(line + 2, len(starts) - 1)]]
+        return name in _WORD.findall(around)
+
+    def elements(self, node: Node) -> list[str]:
+        """The elements that the file reads of arrays of whole numbers which the function is given."""
+        given = {each.name for each in self.tree.parameters if "*" in each.type and _plain(each.type.replace("*", "")) == "whole"}
+        known = {each.name for each in node.scope or ()}
+        found = [f"{name}[{index}]" for name in sorted(given) for index in re.findall(rf"\b{name}\[([^\[\]]+)\]", self.text)]
+        found = [each for each in dict.fromkeys(found) if {*re.findall(r"(?<![\w.])[A-Za-z_]\w*", each)} <= known]
+        return found[:2]
+
+    def root_value(self, node: Node) -> None:
+        """A value that is kept, given to a function or an index: one more or less, or with one more term."""
+        if self.type_of(node, node.scope) == "whole" and node.kind != "number":
+            own = self.of(node)
+            ways = [(f"`{_short(own)}` is `{_short(own)} {by}`", f"{own} {by}", 5) for by in ("+ 1", "- 1")]
+            names = {*_WORD.findall(own)}
+            others = [each for each in node.scope or () if _kind_of(each) == "whole" and each.name not in names and not each.is_fixed]
+            fixed = [each for each in node.scope or () if each.is_fixed and self.is_near(node, each.name) and each.name not in names]
+            for each in [*others[:MOST_TERMS], *fixed[:MOST_TERMS]]:
+                ways += [(f"`{_short(own)}` is `{_short(own)} + {each.name}`", f"{own} + {each.name}", 8)]
+            ways += [(f"`{_short(own)}` is `{each}`", each, 6) for each in self.elements(node) if each != own]
+            self._wrap(node, ways)
+        self.node(node)
+
+    def _call(self, node: Node, *, is_set: bool) -> None:
+        parts = node.parts
+        if node.sign not in ("printf", "assert", "sizeof"):
+            self._pairs(parts, is_kept=self._takes_places(node))
+            self._without_call(node)
+        for part in parts:
+            if re.match(r"(?:reinterpret|const)_cast<", node.sign) or (part.kind != "name" and self._takes_places(node) and part.kind in ("index", "member")):
+                self.node(part, is_set=True)
+            elif part.kind == "name" and _kind_of(_found(part.scope, part.sign)) in ("whole", "floating") and node.sign in self.writer.returned:
+                self.node(part)
+            elif part.kind in ("binary", "call", "name"):
+                self.root_value(part)
+            else:
+                self.node(part)
+
+    def _takes_places(self, node: Node) -> bool:
+        """Whether a function of the file may change what it is given."""
+        name = re.escape(node.sign.partition("<")[0])
+        heads = re.findall(rf"\b{name}\(([^;{{}}]*)\)\s*{{", self.text)
+        return any(re.search(r"(?<!const )\b(?!const\b)\w+\s*&\s*\w|\(&", head) for head in heads)
+
+    def _without_call(self, node: Node) -> None:
+        """One of its arguments alone, as of a function that gives the place of an element."""
+        if self.type_of(node, node.scope) == "whole" and len(node.parts) > 1:
+            own = _short(self.of(node))
+            ways = [(f"`{own}` is `{self.of(part)}` alone", self.of(part), 6) for part in node.parts]
+            self._wrap(node, [way for way, part in zip(ways, node.parts, strict=True) if self.type_of(part, node.scope) == "whole"])
+
+    def _list(self, node: Node, *, is_set: bool) -> None:
+        self._pairs(node.parts)
+        for part in node.parts:
+            if part.kind != "number":
+                self.node(part)
+
+    def _pairs(self, parts: Sequence[Node], *, is_kept: bool = False) -> None:
+        """``is_kept``: a place stays one."""
+        pairs = combinations(parts, 2) if len(parts) <= MOST_PAIRS else pairwise(parts)
+        for first, second in pairs:
+            if first.kind == second.kind == "number":
+                continue
+            types = self.type_of(first, first.scope), self.type_of(second, second.scope)
+            if types[0] == types[1] and types[0] in ("whole", "floating"):
+                places = [each.kind in ("index", "member") for each in (first, second)]
+                if all(places) or not (any(places) and is_kept):
+                    self._exchange(first, second, 1, cast=not all(places))
+            elif first.kind == second.kind == "index" and _base(first) == _base(second):
+                self._exchange(first, second, 1)
+            elif types[0] == types[1] and types[0].startswith("struct ") and types[0][7:] in self.writer.types:
+                self._exchange(first, second, 1)
+
+    def _index(self, node: Node, *, is_set: bool) -> None:
+        chain = _chain(node)
+        if not is_set and self.type_of(node, node.scope) == "floating":
+            names = [each.name for each in node.scope or () if _kind_of(each) == "floating"]
+            self._wrap(node, [(f"`{self.of(node)}` is `{each}`", each, 6) for each in names[:MOST_TERMS]], cast=False)
+        for first, second in pairwise(chain[1:]):
+            if "whole" == self.type_of(first, node.scope) == self.type_of(second, node.scope):
+                self._exchange(first, second, 1)
+        for place, part in enumerate(chain[1:], 1):
+            if part.kind != "number":
+                self._permuted(part, chain[place - 1] if place > 1 else None)
+            self.root_value(part)
+        self.node(chain[0], is_set=True)
+
+    def _permuted(self, node: Node, row: Node | None) -> None:
+        """The same column at the place where the file permutes others: by a function of row and column, or ``^``."""
+        if row is None:
+            return
+        own, line = self.of(node), self.of(row)
+        for name, kind in self.writer.returned.items():
+            if kind == "int" and f"{name}(" in self.text and name not in own:
+                heads = dict.fromkeys(re.findall(rf"(?<!int )\b{name}(?:<[\w, ]*>)?(?=\()", self.text))
+                fixed = {each.name for each in node.scope or () if each.is_fixed}
+                for head in [each for each in heads if {*_WORD.findall(each)} <= {name, *fixed}][:2]:
+                    words = f"`{own}` is `{head}({line}, {own})`"
+                    if _takes_two(self.text, name):
+                        self._wrap(node, [(words, f"{head}({line}, {own})", 6)])
+        if "^" not in own and re.search(r"\^", self.text):
+            self._wrap(node, [(f"`{own}` is `{own} ^ {line}`", f"({own}) ^ ({line})", 6)])
+
+    def _member(self, node: Node, *, is_set: bool) -> None:
+        base = self.of(node.parts[0])
+        if base in _AXES:
+            others = [(base, axis) for axis in "xyz" if axis != node.sign]
+            others += [({"threadIdx": "blockIdx", "blockIdx": "threadIdx", "blockDim": "gridDim", "gridDim": "blockDim"}[base], node.sign)]
+            self._wrap(node, [(f"`{base}.{node.sign}` is `{one}.{axis}`", f"{one}.{axis}", 3) for one, axis in others])
+            return
+        if self.text[node.begin : node.end].rstrip().endswith(")"):
+            return
+        members = self._members_of(node.parts[0], node.scope)
+        same = [name for name, kind in members.items() if name != node.sign and kind == members.get(node.sign)]
+        joint = "->" if "->" in self.text[node.parts[0].end : node.end] else "."
+        ways = [(f"`{base}.{node.sign}` is `{base}.{name}`", f"{base}{joint}{name}", 4) for name in same]
+        self._wrap(node, ways, cast=False)
+        self.node(node.parts[0], is_set=True)
+
+    def _members_of(self, node: Node, scope: Scope | None) -> dict[str, str]:
+        kind = self.type_of(node, scope)
+        if kind.startswith("struct ") and (vector := _VECTOR.match(kind[7:])):
+            return {axis: vector[1] for axis in "xyzw"[: int(vector[2])]}
+        return self.writer.types.get(kind[7:], {}) if kind.startswith("struct ") else {}
+
+    # -- types --------------------------------------------------------------------------------------------------------
+
+    def type_of(self, node: Node, scope: Scope | None) -> str:
+        """``whole``, ``floating``, ``truth``, ``struct`` and its name, or nothing where it is not known."""
+        kind = node.kind
+        if kind == "number":
+            return "floating" if re.search(r"[.fF]|\d[eE]", node.sign) and not node.sign.startswith("0x") else "whole"
+        if kind == "name":
+            own = _found(scope, node.sign)
+            return _kind_of(own) if own is not None and not own.dims else "floating" if node.sign in ("INFINITY", "FLT_MAX") else ""
+        if kind in ("group", "unary"):
+            if node.sign == "cast" or node.sign in ("*", "&"):
+                return ""
+            return "truth" if node.sign == "!" else self.type_of(node.parts[0], scope)
+        if kind == "binary":
+            return self._type_of_binary(node, scope)
+        if kind == "choice":
+            first, second = (self.type_of(part, scope) for part in node.parts[1:])
+            return first if first == second else ""
+        if kind == "member":
+            return self._type_of_member(node, scope)
+        if kind == "index":
+            return self._type_of_index(node, scope)
+        return self._type_of_call(node, scope) if kind in ("call", "opaque") else ""
+
+    def _type_of_binary(self, node: Node, scope: Scope | None) -> str:
+        kinds = {self.type_of(part, scope) for part in node.parts}
+        if node.sign in (*_COMPARING, "&&", "||"):
+            return "truth"
+        if not kinds <= {"whole", "floating", "truth"}:
+            return ""
+        return "floating" if "floating" in kinds else "whole"
+
+    def _type_of_member(self, node: Node, scope: Scope | None) -> str:
+        if self.of(node.parts[0]) in _AXES:
+            return "whole"
+        return _plain(self._members_of(node.parts[0], scope).get(node.sign, ""))
+
+    def _type_of_index(self, node: Node, scope: Scope | None) -> str:
+        chain = _chain(node)
+        own = _found(scope, chain[0].sign) if chain[0].kind == "name" else None
+        if own is None:
+            return ""
+        depth = own.dims.count("[") + own.type.count("*")
+        return _plain(own.type.replace("*", "").replace("const ", "").strip()) if depth == len(chain) - 1 else ""
+
+    def _type_of_call(self, node: Node, scope: Scope | None) -> str:
+        name = node.sign.rstrip("{")
+        if match := re.match(r"(?:static_cast<(.*)>|(int64_t|int|unsigned|float|size_t))$", name):
+            return _plain(match[1] or match[2])
+        if name in self.writer.returned:
+            return _plain(self.writer.returned[name])
+        if name.partition("<")[0] in self.writer.returned:
+            return _plain(self.writer.returned[name.partition("<")[0]])
+        if name in ("min", "max", "__shfl_xor_sync", "__shfl_down_sync", "__shfl_up_sync", "__shfl_sync") and node.parts:
+            return self.type_of(node.parts[1 if name.startswith("__") and len(node.parts) > 1 else 0], scope)
+        if re.fullmatch(r"(?:__)?(?:exp|exp2|log|log2|sqrt|rsqrt|fmax|fmin|fma|tanh|fabs)f|__half2float|__bfloat162float", name):
+            return "floating"
+        return "whole" if node.kind == "opaque" and name in ("sizeof", "int64_t") else ""
+
+
+
+
+def _any_of(chosen: Sequence[tuple[int, str]]) -> str:
+    """Whether one of edits, whose numbers follow each other, is chosen."""
+    if len(chosen) == 1:
+        return f"{VARIABLE}=={chosen[0][0]}u"
+    return f"{VARIABLE}-{chosen[0][0]}u<{len(chosen)}u"
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _found(scope: Scope | None, name: str) -> Variable | None:
+    return next((each for each in scope or () if each.name == name), None)
+
+
+def _plain(kind: str) -> str:
+    kind = kind.replace("const ", "").strip()
+    if kind in WHOLE:
+        return "whole"
+    if kind in _FLOATING:
+        return "floating"
+    return "truth" if kind == "bool" else f"struct {kind}" if re.fullmatch(r"\w+", kind) else ""
+
+
+def _kind_of(one: Variable | None) -> str:
+    """``whole`` or ``floating`` for what is one number."""
+    if one is None or one.dims or "*" in one.type or one.type == "auto":
+        return ""
+    return _plain(one.type)
+
+
+def _chain(node: Node) -> list[Node]:
+    """``a[i][j]`` -> a, i, j"""
+    found: list[Node] = []
+    while node.kind == "index":
+        found.append(node.parts[1])
+        node = node.parts[0]
+    return [node, *found[::-1]]
+
+
+def _base(node: Node) -> str:
+    return _chain(node)[0].sign
+
+
+def _may_depend(one: str, other: str) -> bool:
+    """Whether two statements have a name in common that one of them may change."""
+    common = {*_WORD.findall(one)} & {*_WORD.findall(other)}
+    return any(_changes(each, name) for name in common for each in (one, other))
+
+
+def _changes(text: str, name: str) -> bool:
+    pattern = rf"(?<![\w.]){name}\b(?:\s*(?:\[[^\]]*\]|\.\w+))*\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|\w+(?:<[^<>;]*>)?\([^;]*\b{name}\b"
+    return re.search(pattern, text) is not None
+
+
+def _takes_two(text: str, name: str) -> bool:
+    return re.search(rf"\bint\s+{name}\(\s*int\s+\w+\s*,\s*int\s+\w+\s*\)", text) is not None
+
+
+def _is_known(target: str, known: Collection[str], loops: Sequence[tuple[str, str]]) -> bool:
+    """Whether all names of an expression are visible, or variables of the loops that are put around it."""
+    names = {*re.findall(r"(?<![\w.>])[A-Za-z_]\w*", target)}
+    return names <= {*known, *(name for _, name in loops)}
+
+
+def _sums(one: Statement, text: str, loops: tuple[tuple[str, str], ...] = ()) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+    """What statements of a function add to, each with the heads of the loops around it and their variables."""
+    if one.kind == "loop" and one.parts:
+        name = one.declared[0].name if one.declared else ""
+        loops = (*loops, (text[one.begin : one.parts[0].begin], name))
+    for node in one.nodes if one.kind == "simple" else ():
+        if node.kind == "binary" and node.sign == "+=" and node.parts[0].kind in ("name", "index", "member"):
+            target = text[node.parts[0].begin : node.parts[0].end]
+            used = {*_WORD.findall(target)}
+            yield target, tuple(loop for loop in loops if loop[1] in used)
+    for part in one.parts:
+        yield from _sums(part, text, loops)
+
+
+def _factors(one: Statement, text: str) -> Iterator[str]:
+    """``__expf({})``: how the function takes the exponential of a difference."""
+    body = text[one.begin : one.end]
+    for match in re.finditer(r"\b(\w*exp\w*)\(", body):
+        inner = re.match(r"\s*(\w+)\s*\*\s*\(", body[match.end() :])
+        yield f"{match[1]}({inner[1]} * ({{}}))" if inner else f"{match[1]}({{}})"
