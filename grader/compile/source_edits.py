@@ -198,7 +198,7 @@ class _Walk:
             if node.sign == "=" and node.parts[1].kind in ("name", "index", "member"):
                 self._rescaled(one, left, right)
         if not re.search(r"sync|fence|barrier|commit|wait|arrive|cp_async", own):
-            alternatives.append((f"`{_short(own)}` is left out", ";", 4))
+            alternatives.append((f"`{_short(own)}` is left out", ";", 2))
         self._instead(one, alternatives)
 
     def _joined(self, node: Node) -> Iterator[tuple[str, str, int]]:

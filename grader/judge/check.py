@@ -34,6 +34,7 @@ from grader.judge.indices import of_finding
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab, beside, in_order
 from grader.judge.pattern import without_chance
+from grader.judge.mixtures import NOT_RESCALED
 from grader.judge.repairs import Compiler, repair
 from grader.judge.unset import of_unset
 from grader.sandbox.parent import Sandbox
@@ -595,6 +596,8 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     found = [*clues, *of_unset(program)]
     if not any(clue.about in ("formula", "unset") for clue in found):
         found += repair(lab, richest, program, search.compiler)
+        if any(clue.about == "repair" for clue in found):  # which says more than what the answers look like
+            found = [replace(clue, text=clue.text.removesuffix(f": {NOT_RESCALED}")) for clue in found]
     return replace(verdict, clues=sorted_clues(found))
 
 

@@ -28,6 +28,7 @@ CLOSE = 0.02  # of a weight, as a share: a weight may be rounded to bfloat16 or 
 APART, KINDS = 0.06, 41  # of two logits that can be told from each other, and how many of them there are
 LOGIT, LOGIT_ERROR = 2.0, 0.003  # of some columns alone; as a share
 MANY = 4  # rows, from which on a rule for all logits is told from chance
+NOT_RESCALED = "a sum made with a smaller maximum is not rescaled"
 RISES = (1.0, 2.0)  # of one logit above all others
 RANGES = 3  # that a clue lists
 SMALL = 1e-5  # a weight that is none
@@ -323,11 +324,11 @@ def _kept(mean: Mixture, keys: Sequence[int], late: int, pairs: Sequence[tuple[n
         ranges = [f"{mean.of_rows(range(a, b + 1))}" for a, b in _runs(numpy.array(rows), numpy.zeros(mean.rows))]
         which = ", ".join(ranges[:RANGES]) + (", ..." if len(ranges) > RANGES else "")
         words = f"{above}, the weight of {which} in {mean.words} is e times too large beside it"
-        return f"{words}: a sum made with a smaller maximum is not rescaled"
+        return f"{words}: {NOT_RESCALED}"
     whole = round(sums[0])
     if sets == [[], []] and 1 <= whole < len(keys) and all(abs(each - whole) <= 0.1 + CLOSE * whole for each in sums):
         words = f"the divisor of {mean.words} counts {whole} of the {len(keys)} weights e times too large"
-        return f"{above}, {words}: a sum made with a smaller maximum is not rescaled"
+        return f"{above}, {words}: {NOT_RESCALED}"
     return None
 
 

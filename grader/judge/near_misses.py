@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.judge.case import Case, Expected
+from grader.judge.case import Case, CaseKey, Expected, largest_within
 from grader.judge.comparison import beyond_cell
 from grader.judge.encoding import decode, encode
 from grader.judge.lab import Judged, Lab, in_order
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 SUPPORT = 4  # wrong elements, of all cases together
+WORK = 1_000_000  # of the larger case that must be the mistake's, too
 CASES = 12  # of those that were tried
 ROOM = 8.0  # times the roundoff of the output, beside the reference's own bound
 LEAST_ROOM = 2.0**-17  # as a share: what the fast exponential and a division lose
@@ -39,10 +40,24 @@ def near_miss(lab: Lab) -> Iterator[Clue]:
         answers = _fits(formula, cases)
         if answers is not None:
             fitting.append((words, answers))
-    if len(fitting) == 1:
+    if len(fitting) == 1 and _holds(lab, lab.spec.near_misses[fitting[0][0]]):
         number = len([one for one in cases if one.wrong])
         words = f"the answer is that of a usual mistake: {fitting[0][0]}"
         yield Clue("formula", f"{words} (in all {number} wrong cases that were tried)")
+
+
+def _holds(lab: Lab, formula: Formula) -> bool:
+    """Whether it gives the answer to a larger case, too, as far as that comes to one: small ones may meet one part of
+    what is wrong alone."""
+    sizes = largest_within(lab.kata, lab.spec, WORK)
+    if sizes is None:
+        return True
+    one = lab.try_key(CaseKey.of(lab.spec, sizes, lab.spec.values[0].name, 1))
+    given = answers_of(formula, one.case) if one is not None else None
+    if one is None or given is None:
+        return True
+    found = zip(one.expected, given, one.compared, strict=True)
+    return all(_equal(each.got, missed, expected) for expected, missed, each in found)
 
 
 def _fits(formula: Formula, cases: Sequence[Judged]) -> list[ndarray] | None:

@@ -86,10 +86,16 @@ const Program* LoadedModule::program(const Function& function, Finding* why_not)
 }
 
 std::string LoadedModule::coverage() {
+    std::map<size_t, const Function*> in_order;
+    for (const auto& [host, function] : functions_) {
+        if (!module_) break;
+        const auto index = module_->function_index.find(function.name);
+        if (index != module_->function_index.end()) in_order[index->second] = &function;
+    }
     std::string text;
     Finding why_not;
-    for (auto& [host, function] : functions_)
-        if (const Program* found = program(function, &why_not))
+    for (const auto& [index, function] : in_order)
+        if (const Program* found = program(*function, &why_not))
             text += (text.empty() ? "" : ",") + sim::coverage(*found, source_);
     return "[" + text + "]";
 }

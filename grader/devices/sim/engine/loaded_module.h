@@ -35,8 +35,8 @@ class LoadedModule {
     u64 variable(const void* host) const;  // its device address, or 0
     // Null, with a finding, when it cannot be decoded.
     const Program* program(const Function& function, Finding* why_not);
-    // For all kernels, those that the host never launched too: which of the learner's lines threads came to, as
-    // coverage says. What cannot be decoded is left out.
+    // For all kernels, those that the host never launched too, in the PTX's order: which of the learner's lines threads
+    // came to, as coverage says. What cannot be decoded is left out.
     std::string coverage();
 
  private:
