@@ -101,7 +101,7 @@ def source_like_ptx(request: Request, folder: Path) -> Path | None:
 
 
 def edited_ptx(request: Request, folder: Path, within: Collection[int]) -> tuple[Path, tuple[Edit, ...]] | None:
-    """The same of the file with edits of its lines ``within``, and these. nvcc refuses some: once more without theirs."""
+    """The same of the file with edits of its lines ``within``, and these. nvcc refuses some: then without."""
     text, without = request.source.data.decode(errors="replace"), set[int]()
     for _ in range(MOST_REFUSED):
         made = edited(text, within, without)

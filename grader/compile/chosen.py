@@ -87,7 +87,7 @@ def chosen(ptx: str, edits: Sequence[Edit]) -> Chosen:
             if number not in alive:
                 text[block.begin : block.end] = [""] * (block.end - block.begin)
         for question in function.questions:
-            more = {}
+            more: dict[int, str] = {}
             for number in function.alive(function.named[question.taken], alive):
                 block = function.blocks[number]
                 more |= {place: folded[place - begin] for place in range(block.begin, block.end)}
@@ -95,7 +95,7 @@ def chosen(ptx: str, edits: Sequence[Edit]) -> Chosen:
             for edit in question.edits:
                 jumps.setdefault(edit, {}).update(branches)
                 found[edit] = more | found.get(edit, {})
-    for edit, lines in jumps.items():  # over what else stands there
+    for edit, lines in jumps.items():  # these replace other lines
         found[edit] = found.get(edit, {}) | lines
     changes = [(each, Change(each.line, each.words, found[each.number])) for each in edits if each.number in found]
     return Chosen("\n".join(text), tuple(changes))
@@ -118,10 +118,9 @@ def _decide(function: _Function, text: list[str], begin: int, end: int, found: d
     first: dict[str, tuple[str, int]] = {}  # register -> the one that it is less a number than, and that number
     for number in range(begin, end):
         line = text[number]
-        if match := _ADDRESS.match(line):
-            before[match[1]] = number
-        elif ((match := _GENERIC.match(line)) or (match := _LOAD.match(line))) and match[2] in before:
-            before[match[1]] = number
+        if match := _ADDRESS.match(line) or _GENERIC.match(line) or _LOAD.match(line):
+            if match.re is _ADDRESS or match[2] in before:
+                before[match[1]] = number
         elif (match := _LESS.match(line)) and match[2] in before:
             before[match[1]], first[match[1]] = before[match[2]], (match[2], int(match[3]))
         elif (match := _COMPARED.match(line)) and match[3] in before:

@@ -59,7 +59,6 @@ _OTHER_SIGNS = {
 _COMPARING = ("<", "<=", ">", ">=", "==", "!=")
 _OTHER_ASSIGNING = {"=": ("+=",), "+=": ("=", "-="), "-=": ("+=",), "*=": ("=", "+="), "/=": ("*=",), "|=": ("=",)}
 _VECTOR = re.compile(r"(float|double|int|uint|short|ushort|char|uchar)([234])$")
-_EXPONENTIAL = re.compile(r"\w*exp\w*$")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -148,7 +147,9 @@ def _blanked(text: str) -> str:
 
 def _members(body: str) -> dict[str, str]:
     found = {}
-    for kind, names in re.findall(r"(?:^|;)\s*(?:const\s+)?([A-Za-z_][\w ]*?)\s+(\w+(?:\s*,\s*\w+)*)\s*(?=;)", _blanked(body)):
+    for kind, names in re.findall(
+        r"(?:^|;)\s*(?:const\s+)?([A-Za-z_][\w ]*?)\s+(\w+(?:\s*,\s*\w+)*)\s*(?=;)", _blanked(body)
+    ):
         found.update({name.strip(): kind for name in names.split(",")})
     return found
 
@@ -210,10 +211,16 @@ class _Walk:
         for name, returned in self.writer.returned.items():
             if kind == f"struct {returned}" and re.search(rf"\b{name}\(\s*{returned} \w+, {returned} \w+\)", self.text):
                 for first, second in ((left, right), (right, left)):
-                    yield f"`{_short(right)}` is `{_short(f'{name}({first}, {second})')}`", f"{left} = {name}({first}, {second});", 3
+                    yield (
+                        f"`{_short(right)}` is `{_short(f'{name}({first}, {second})')}`",
+                        f"{left} = {name}({first}, {second});",
+                        3,
+                    )
 
     def _instead(self, one: Statement, alternatives: Sequence[tuple[str, str, int]]) -> None:
-        chosen = [(number, text) for words, text, rank in alternatives if (number := self.writer.new(one.begin, words, rank))]
+        chosen = [
+            (number, text) for words, text, rank in alternatives if (number := self.writer.new(one.begin, words, rank))
+        ]
         if chosen:
             *firsts, (_, last) = chosen
             ways = "".join(f"if({VARIABLE}=={number}u){{{text}}}else " for number, text in firsts)
@@ -282,7 +289,7 @@ class _Walk:
             factor, value = one.declared[0].name, node
         else:
             return
-        if value.kind != "call" or not _EXPONENTIAL.fullmatch(value.sign.partition("<")[0]) and "exp" not in value.sign:
+        if value.kind != "call" or "exp" not in value.sign:
             return
         for target, loops in self.sums:
             known = {each.name for each in one.scope or ()} | {each.name for each in one.declared}
@@ -290,7 +297,10 @@ class _Walk:
                 continue
             around = "".join(f"{head} " for head, name in loops if name and name not in known)
             self._before(
-                one.end, f"`{target} *= {factor};` stands behind `{_short(self.of(one))}`", 2, f"{around}{target} *= {factor};"
+                one.end,
+                f"`{target} *= {factor};` stands behind `{_short(self.of(one))}`",
+                2,
+                f"{around}{target} *= {factor};",
             )
 
     def _reset(self, one: Statement) -> None:
@@ -300,7 +310,9 @@ class _Walk:
             return
         used = {*_WORD.findall(self.of(body))}
         changed = [name for name in _WORD.findall(" ".join(target for target, _ in self.sums)) if name in used]
-        for each in [each for each in one.scope if each.name in changed and not each.is_const and "*" not in each.type][:5]:
+        for each in [each for each in one.scope if each.name in changed and not each.is_const and "*" not in each.type][
+            :5
+        ]:
             if not each.is_fixed and each not in self.tree.parameters:
                 words = f"`{each.name}` is set to 0 at the start of each round of the loop"
                 self._before(body.begin + 1, words, 2, f"kata_zero({each.name});")
@@ -308,10 +320,12 @@ class _Walk:
     # -- expressions --------------------------------------------------------------------------------------------------
 
     def root(self, node: Node, *, is_condition: bool = False) -> None:
-        """An expression that is no part of another."""
+        """An expression, with all that is in it."""
         if is_condition:
             own = self.of(node)
-            self._wrap(node, [(f"`{own}` holds always", "true", 9), (f"`{own}` is `!({own})`", f"!({own})", 6)], cast=False)
+            self._wrap(
+                node, [(f"`{own}` holds always", "true", 9), (f"`{own}` is `!({own})`", f"!({own})", 6)], cast=False
+            )
         self.node(node)
 
     def node(self, node: Node, *, is_set: bool = False) -> None:
@@ -377,7 +391,9 @@ class _Walk:
             if is_set:
                 others = [each for each in others if each.type == own.type and not each.is_const]
         else:
-            others = [each for each in others if (each.type, each.dims, each.is_const) == (own.type, own.dims, own.is_const)]
+            others = [
+                each for each in others if (each.type, each.dims, each.is_const) == (own.type, own.dims, own.is_const)
+            ]
         others = sorted(others, key=lambda each: abs(each.at - own.at)) if own.is_fixed else others
         rank = 7 if kind == "floating" else 4 if own.is_fixed or self.is_head else 3
         ways = [(f"`{own.name}` is `{each.name}`", each.name, rank) for each in others[:MOST_NAMES]]
@@ -389,13 +405,16 @@ class _Walk:
             value = int(text)
             others = [2 * value, value // 2]
             others = [value + 1, value - 1, *others, 0, 1, 2, 4, 8, 16, 32] if value <= 64 else others
-            named = [each.name for each in node.scope or () if each.is_fixed == (value > 1) and _kind_of(each) == "whole"]
+            named = [
+                each.name for each in node.scope or () if each.is_fixed == (value > 1) and _kind_of(each) == "whole"
+            ]
             chosen = [*dict.fromkeys(str(each) for each in others if each >= 0), *named[:MOST_TERMS]]
             self._wrap(node, [(f"`{text}` is `{each}`", each, 4) for each in chosen])
         elif text.endswith(("f", "F")) and not text.startswith("0x"):
-            others = dict.fromkeys(["0.0f", "1.0f", "-1.0f", f"(2.0f * {text})", f"(0.5f * {text})", "(-1.0f / 0.0f)"])
+            reals = ["0.0f", "1.0f", "-1.0f", f"(2.0f * {text})", f"(0.5f * {text})", "(-1.0f / 0.0f)"]
             named = [each.name for each in node.scope or () if _kind_of(each) == "floating"]
-            self._wrap(node, [(f"`{text}` is `{each.strip('()')}`", each, 5) for each in [*others, *named[:MOST_TERMS]]])
+            chosen = [*reals, *named[:MOST_TERMS]]
+            self._wrap(node, [(f"`{text}` is `{each.strip('()')}`", each, 5) for each in chosen])
 
     def _unary(self, node: Node, *, is_set: bool) -> None:
         part = node.parts[0]
@@ -406,7 +425,7 @@ class _Walk:
         self.node(part, is_set=is_set or node.sign == "&")
 
     def _choice(self, node: Node) -> None:
-        condition, first, second = node.parts
+        condition, first, _ = node.parts
         text = self.of(condition)
         if number := self.writer.new(condition.begin, f"`{text}` is `!({text})`", 5):
             self.writer.add(condition.begin, f"(({VARIABLE}=={number}u)!=bool(", closes=False)
@@ -435,7 +454,11 @@ class _Walk:
         for other in _OTHER_SIGNS.get(sign, ()):
             if is_whole or other not in ("%", "|", "&", "<<", ">>"):
                 likely = sign in _COMPARING and other in (f"{sign}=", sign.rstrip("="))
-                words = f"`{own}` has `{other}` in the place of `{sign}`" if len(node.parts[0].parts) else f"`{own}` is `{left} {other} {right}`"
+                words = (
+                    f"`{own}` has `{other}` in the place of `{sign}`"
+                    if len(node.parts[0].parts)
+                    else f"`{own}` is `{left} {other} {right}`"
+                )
                 yield words, f"({left}) {other} ({right})", 1 if likely else 5
         if sign == "-":
             yield f"`{own}` is `{right} - {left}`", f"({right}) - ({left})", 5
@@ -452,7 +475,11 @@ class _Walk:
         first = node.parts[0]
         if sign == "*" and first.kind == "binary" and first.sign in ("/", "%", "+", "-"):
             one, other = map(self.of, first.parts)
-            yield f"`{own}` is `{one} {first.sign} ({other} * {right})`", f"({one}) {first.sign} (({other}) * ({right}))", 6
+            yield (
+                f"`{own}` is `{one} {first.sign} ({other} * {right})`",
+                f"({one}) {first.sign} (({other}) * ({right}))",
+                6,
+            )
 
     def is_near(self, node: Node, name: str) -> bool:
         """Whether a name stands on one of the lines around an expression."""
@@ -463,9 +490,15 @@ class _Walk:
 
     def elements(self, node: Node) -> list[str]:
         """The elements that the file reads of arrays of whole numbers which the function is given."""
-        given = {each.name for each in self.tree.parameters if "*" in each.type and _plain(each.type.replace("*", "")) == "whole"}
+        given = {
+            each.name
+            for each in self.tree.parameters
+            if "*" in each.type and _plain(each.type.replace("*", "")) == "whole"
+        }
         known = {each.name for each in node.scope or ()}
-        found = [f"{name}[{index}]" for name in sorted(given) for index in re.findall(rf"\b{name}\[([^\[\]]+)\]", self.text)]
+        found = [
+            f"{name}[{index}]" for name in sorted(given) for index in re.findall(rf"\b{name}\[([^\[\]]+)\]", self.text)
+        ]
         found = [each for each in dict.fromkeys(found) if {*re.findall(r"(?<![\w.])[A-Za-z_]\w*", each)} <= known]
         return found[:2]
 
@@ -475,8 +508,16 @@ class _Walk:
             own = self.of(node)
             ways = [(f"`{_short(own)}` is `{_short(own)} {by}`", f"{own} {by}", 5) for by in ("+ 1", "- 1")]
             names = {*_WORD.findall(own)}
-            others = [each for each in node.scope or () if _kind_of(each) == "whole" and each.name not in names and not each.is_fixed]
-            fixed = [each for each in node.scope or () if each.is_fixed and self.is_near(node, each.name) and each.name not in names]
+            others = [
+                each
+                for each in node.scope or ()
+                if _kind_of(each) == "whole" and each.name not in names and not each.is_fixed
+            ]
+            fixed = [
+                each
+                for each in node.scope or ()
+                if each.is_fixed and self.is_near(node, each.name) and each.name not in names
+            ]
             for each in [*others[:MOST_TERMS], *fixed[:MOST_TERMS]]:
                 ways += [(f"`{_short(own)}` is `{_short(own)} + {each.name}`", f"{own} + {each.name}", 8)]
             ways += [(f"`{_short(own)}` is `{each}`", each, 6) for each in self.elements(node) if each != own]
@@ -489,9 +530,15 @@ class _Walk:
             self._pairs(parts, is_kept=self._takes_places(node))
             self._without_call(node)
         for part in parts:
-            if re.match(r"(?:reinterpret|const)_cast<", node.sign) or (part.kind != "name" and self._takes_places(node) and part.kind in ("index", "member")):
+            if re.match(r"(?:reinterpret|const)_cast<", node.sign) or (
+                part.kind != "name" and self._takes_places(node) and part.kind in ("index", "member")
+            ):
                 self.node(part, is_set=True)
-            elif part.kind == "name" and _kind_of(_found(part.scope, part.sign)) in ("whole", "floating") and node.sign in self.writer.returned:
+            elif (
+                part.kind == "name"
+                and _kind_of(_found(part.scope, part.sign)) in ("whole", "floating")
+                and node.sign in self.writer.returned
+            ):
                 self.node(part)
             elif part.kind in ("binary", "call", "name"):
                 self.root_value(part)
@@ -509,7 +556,10 @@ class _Walk:
         if self.type_of(node, node.scope) == "whole" and len(node.parts) > 1:
             own = _short(self.of(node))
             ways = [(f"`{own}` is `{self.of(part)}` alone", self.of(part), 6) for part in node.parts]
-            self._wrap(node, [way for way, part in zip(ways, node.parts, strict=True) if self.type_of(part, node.scope) == "whole"])
+            self._wrap(
+                node,
+                [way for way, part in zip(ways, node.parts, strict=True) if self.type_of(part, node.scope) == "whole"],
+            )
 
     def _list(self, node: Node, *, is_set: bool) -> None:
         self._pairs(node.parts)
@@ -523,14 +573,14 @@ class _Walk:
         for first, second in pairs:
             if first.kind == second.kind == "number":
                 continue
-            types = self.type_of(first, first.scope), self.type_of(second, second.scope)
-            if types[0] == types[1] and types[0] in ("whole", "floating"):
+            kind = self.type_of(first, first.scope)
+            if kind != self.type_of(second, second.scope):
+                kind = ""
+            if kind in ("whole", "floating"):
                 places = [each.kind in ("index", "member") for each in (first, second)]
                 if all(places) or not (any(places) and is_kept):
                     self._exchange(first, second, 1, cast=not all(places))
-            elif first.kind == second.kind == "index" and _base(first) == _base(second):
-                self._exchange(first, second, 1)
-            elif types[0] == types[1] and types[0].startswith("struct ") and types[0][7:] in self.writer.types:
+            elif kind[7:] in self.writer.types or (first.kind == "index" and _base(first) == _base(second)):
                 self._exchange(first, second, 1)
 
     def _index(self, node: Node, *, is_set: bool) -> None:
@@ -567,7 +617,14 @@ class _Walk:
         base = self.of(node.parts[0])
         if base in _AXES:
             others = [(base, axis) for axis in "xyz" if axis != node.sign]
-            others += [({"threadIdx": "blockIdx", "blockIdx": "threadIdx", "blockDim": "gridDim", "gridDim": "blockDim"}[base], node.sign)]
+            others += [
+                (
+                    {"threadIdx": "blockIdx", "blockIdx": "threadIdx", "blockDim": "gridDim", "gridDim": "blockDim"}[
+                        base
+                    ],
+                    node.sign,
+                )
+            ]
             self._wrap(node, [(f"`{base}.{node.sign}` is `{one}.{axis}`", f"{one}.{axis}", 3) for one, axis in others])
             return
         if self.text[node.begin : node.end].rstrip().endswith(")"):
@@ -594,7 +651,13 @@ class _Walk:
             return "floating" if re.search(r"[.fF]|\d[eE]", node.sign) and not node.sign.startswith("0x") else "whole"
         if kind == "name":
             own = _found(scope, node.sign)
-            return _kind_of(own) if own is not None and not own.dims else "floating" if node.sign in ("INFINITY", "FLT_MAX") else ""
+            return (
+                _kind_of(own)
+                if own is not None and not own.dims
+                else "floating"
+                if node.sign in ("INFINITY", "FLT_MAX")
+                else ""
+            )
         if kind in ("group", "unary"):
             if node.sign == "cast" or node.sign in ("*", "&"):
                 return ""
@@ -639,13 +702,16 @@ class _Walk:
             return _plain(self.writer.returned[name])
         if name.partition("<")[0] in self.writer.returned:
             return _plain(self.writer.returned[name.partition("<")[0]])
-        if name in ("min", "max", "__shfl_xor_sync", "__shfl_down_sync", "__shfl_up_sync", "__shfl_sync") and node.parts:
+        if (
+            name in ("min", "max", "__shfl_xor_sync", "__shfl_down_sync", "__shfl_up_sync", "__shfl_sync")
+            and node.parts
+        ):
             return self.type_of(node.parts[1 if name.startswith("__") and len(node.parts) > 1 else 0], scope)
-        if re.fullmatch(r"(?:__)?(?:exp|exp2|log|log2|sqrt|rsqrt|fmax|fmin|fma|tanh|fabs)f|__half2float|__bfloat162float", name):
+        if re.fullmatch(
+            r"(?:__)?(?:exp|exp2|log|log2|sqrt|rsqrt|fmax|fmin|fma|tanh|fabs)f|__half2float|__bfloat162float", name
+        ):
             return "floating"
         return "whole" if node.kind == "opaque" and name in ("sizeof", "int64_t") else ""
-
-
 
 
 def _any_of(chosen: Sequence[tuple[int, str]]) -> str:
@@ -700,7 +766,8 @@ def _may_depend(one: str, other: str) -> bool:
 
 
 def _changes(text: str, name: str) -> bool:
-    pattern = rf"(?<![\w.]){name}\b(?:\s*(?:\[[^\]]*\]|\.\w+))*\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|\w+(?:<[^<>;]*>)?\([^;]*\b{name}\b"
+    assigned = rf"(?<![\w.]){name}\b(?:\s*(?:\[[^\]]*\]|\.\w+))*\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)"
+    pattern = rf"{assigned}|\w+(?:<[^<>;]*>)?\([^;]*\b{name}\b"
     return re.search(pattern, text) is not None
 
 
@@ -714,7 +781,9 @@ def _is_known(target: str, known: Collection[str], loops: Sequence[tuple[str, st
     return names <= {*known, *(name for _, name in loops)}
 
 
-def _sums(one: Statement, text: str, loops: tuple[tuple[str, str], ...] = ()) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+def _sums(
+    one: Statement, text: str, loops: tuple[tuple[str, str], ...] = ()
+) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
     """What statements of a function add to, each with the heads of the loops around it and their variables."""
     if one.kind == "loop" and one.parts:
         name = one.declared[0].name if one.declared else ""

@@ -38,7 +38,20 @@ ASSIGNING = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
 _UNARY = ("+", "-", "!", "~", "*", "&", "++", "--")
 _BUILTIN = {"unsigned", "signed", "int", "long", "short", "char", "float", "double", "bool", "auto"}
 _QUALIFIERS = {"const", "constexpr", "static", "extern", "volatile", "inline", "__shared__", "__device__", "register"}
-_NO_DECLARATION = {"return", "if", "for", "while", "do", "switch", "case", "default", "break", "continue", "else", "asm"}
+_NO_DECLARATION = {
+    "return",
+    "if",
+    "for",
+    "while",
+    "do",
+    "switch",
+    "case",
+    "default",
+    "break",
+    "continue",
+    "else",
+    "asm",
+}
 _SKIPPED = {"using", "static_assert", "typedef", "struct", "enum", "template", "goto", "namespace", "union", "class"}
 WHOLE = {"int", "unsigned", "unsigned int", "int64_t", "uint32_t", "uint64_t", "int32_t", "size_t", "long long", "long"}
 WHOLE |= {"unsigned long long", "short", "int16_t", "uint16_t", "uint8_t", "int8_t", "unsigned char"}
@@ -138,8 +151,8 @@ def trees_of(text: str) -> list[Tree]:
         if re.search(r"__global__|__device__", function.head) and not re.search(r"__host__|constexpr", function.head):
             parameters = tuple(_parameters(function))
             scope = outer
-            for each in parameters:
-                scope = Scope(each, scope)
+            for parameter in parameters:
+                scope = Scope(parameter, scope)
             reader = _Reader(_tokens(text, function.begin, function.end), scope, templates)
             found.append(Tree(function, reader.statement(), parameters))
     return found
@@ -167,7 +180,9 @@ def _parameters(function: Function) -> Iterator[Variable]:
         pointed = before.rstrip().endswith("*") or "* const" in before
         kind = " ".join(re.sub(r"\bconst\b|&", " ", before).split())
         is_const = bool(re.search(r"\bconst\b", before)) and not pointed
-        yield Variable(name, ("const " if pointed and "const" in before else "") + kind, is_array[2] if is_array else "", is_const)
+        yield Variable(
+            name, ("const " if pointed and "const" in before else "") + kind, is_array[2] if is_array else "", is_const
+        )
 
 
 class _Reader:
@@ -201,7 +216,7 @@ class _Reader:
 
     @property
     def end(self) -> int:
-        """Of the last token that was taken."""
+        """Where the last token that was taken ends."""
         return self.tokens[self.at - 1].end
 
     def closing(self, place: int) -> int:
@@ -388,7 +403,7 @@ class _Reader:
         return (" ".join(words), is_const, is_fixed) if words else None
 
     def _declaration(self) -> Statement | None:
-        """None where the text is no declaration; the reader is then where it was. Its ``;`` or ``:`` is left."""
+        """None for any other text; the reader is then where it was. The ``;`` or ``:`` behind it is left."""
         start, begin = self.at, self.begin
         known = self._type()
         if known is None:
@@ -509,7 +524,8 @@ class _Reader:
         if not words or last + 1 >= len(self.tokens):
             return False
         known = all(word in _BUILTIN or word in WHOLE or word in ("const", "*", "half", "void") for word in words)
-        return known and self.tokens[last + 1].kind in ("name", "number") or known and self.tokens[last + 1].text == "("
+        follows = self.tokens[last + 1]
+        return known and (follows.kind in ("name", "number") or follows.text == "(")
 
     def primary(self) -> Node:
         token = self.take()
@@ -530,7 +546,7 @@ class _Reader:
         if token.text in ("sizeof", "alignof", "decltype"):
             self.at = self.closing(self.at) + 1
             return Node("opaque", token.begin, self.end, [], token.text, self.scope)
-        if token.text in ("new", "delete", "throw", "operator"):
+        if token.text in ("new", "delete", "throw", "operator", "auto"):
             raise _Unread
         return self._named(token)
 

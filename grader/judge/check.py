@@ -33,8 +33,8 @@ from grader.judge.earlier import earlier
 from grader.judge.indices import of_finding
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab, beside, in_order
-from grader.judge.pattern import without_chance
 from grader.judge.mixtures import NOT_RESCALED
+from grader.judge.pattern import without_chance
 from grader.judge.repairs import Compiler, repair
 from grader.judge.unset import of_unset
 from grader.sandbox.parent import Sandbox

@@ -1,0 +1,201 @@
+"""A file -> its statements and expressions, edits of these in one text, and the PTX of that text without edits."""
+
+from __future__ import annotations
+
+from grader.compile.chosen import chosen
+from grader.compile.source_edits import HEAD, Edit, Edited, edited
+from grader.compile.source_tree import Statement, trees_of
+
+FILE = """\
+#include "kata.cuh"
+
+constexpr int STEP = 4;
+template <int D>
+constexpr int LANES = D / 8;
+
+struct Part {
+    float max, sum;
+};
+
+__device__ inline int place_of(int row, int col) {
+    return col ^ row;
+}
+
+template <int D>
+__global__ void k(const float* x, float* y, int rows, int cols) {
+    __shared__ float tile[STEP][STEP];
+    const int row = threadIdx.y;
+    const int col = threadIdx.x % LANES<D> + 1;
+    Part part = {0.0f, 0.0f};
+    float sum = 0.0f;
+    float most = 0.0f;
+    for (int i = 0; i < cols; i += STEP) {
+        const float max = fmaxf(most, x[i]);
+        most = max;
+        sum += __expf(x[i] - max);
+    }
+    if (row < rows) tile[row][col] = sum;
+    __syncthreads();
+    asm volatile("mma %0, %1;" : "+f"(sum) : "f"(x[0]), "f"(x[1]), "n"(STEP));
+    y[row * cols + col] = tile[row][place_of(row, col)] + part.max;
+}
+"""
+LINES = FILE.split("\n")
+
+
+def line_of(text: str) -> int:
+    [line] = [number for number, each in enumerate(LINES, 1) if text in each]
+    return line
+
+
+def words_on(text: str) -> list[str]:
+    line = line_of(text)
+    return [each.words for each in edited(FILE, {line}).edits]
+
+
+def kinds_of(one: Statement) -> list[str]:
+    return [one.kind, *(kind for part in one.parts for kind in kinds_of(part))]
+
+
+def test_all_statements_are_read() -> None:
+    place, kernel = trees_of(FILE)
+    assert kinds_of(place.body) == ["block", "return"]
+    assert "other" not in kinds_of(kernel.body)
+    assert [kinds_of(kernel.body).count(kind) for kind in ("declaration", "loop", "if", "asm")] == [7, 1, 1, 1]
+
+
+def test_what_is_not_known_is_left_out_alone() -> None:
+    [tree] = trees_of("__global__ void k(int* x) { auto [a, b] = f(); x[0] = a; }")
+    assert kinds_of(tree.body) == ["block", "other", "simple"]
+
+
+def test_a_template_is_no_comparison() -> None:
+    assert not [words for words in words_on("LANES<D>") if "<=" in words]
+    assert "`threadIdx.x` is `threadIdx.y`" in words_on("LANES<D>")
+
+
+def test_another_variable_that_is_visible() -> None:
+    words = words_on("if (row < rows)")
+    assert "`row` is `col`" in words and "`rows` is `cols`" in words
+    assert not [each for each in words if "`i`" in each]  # of the loop
+    assert "`row` and `col` are exchanged" in words
+
+
+def test_operands_of_assembly_are_exchanged_but_none_that_the_compiler_must_know() -> None:
+    assert "`x[0]` and `x[1]` are exchanged" in words_on("asm volatile")
+    assert not [each for each in words_on("asm volatile") if "STEP" in each]
+
+
+def test_a_missing_rescale() -> None:
+    assert "`sum *= __expf(most - max);` stands before `most = max;`" in words_on("most = max;")
+
+
+def test_a_sum_that_begins_every_round_at_0() -> None:
+    assert "`sum` is set to 0 at the start of each round of the loop" in words_on("for (int i")
+
+
+def test_statements_in_another_order() -> None:
+    words = words_on("most = max;")
+    assert "`most = max;` is left out" in words
+    assert not [each for each in words if "before `const float max" in each]  # it needs that
+    assert not [each for each in words_on("__syncthreads") if "left out" in each]
+
+
+def test_a_permutation_on_one_side_alone() -> None:
+    assert "`col` is `place_of(row, col)`" in words_on("if (row < rows)")
+    assert "`place_of(row, col)` is `col` alone" in words_on("y[row * cols + col]")
+
+
+def test_a_member_in_the_place_of_another() -> None:
+    assert "`part.max` is `part.sum`" in words_on("+ part.max")
+
+
+def test_lines_stay_where_they_are_and_no_refused_one_is_edited() -> None:
+    every = set(range(1, len(LINES) + 1))
+    whole = edited(FILE, every)
+    assert whole.text.count("\n") == FILE.count("\n")
+    assert whole.text.index(HEAD) > whole.text.index("#include")
+    without = edited(FILE, every, {line_of("most = max;")})
+    assert {each.line for each in whole.edits} - {each.line for each in without.edits} == {line_of("most = max;")}
+
+
+def test_nothing_is_changed_where_nothing_is_edited() -> None:
+    assert edited(FILE, set()) == Edited(FILE.replace("constexpr int STEP", f"{HEAD}constexpr int STEP", 1), ())
+
+
+# `x + (kata_edit-3u<2u?(kata_edit==3u?y:z):x)`, as nvcc makes it without optimisation, and a question without a branch.
+PTX = """\
+.visible .entry k(
+)
+{
+	mov.u64 	%rd1, kata_edit;
+	cvta.global.u64 	%rd2, %rd1;
+	ld.u32 	%r1, [%rd2];
+	sub.s32 	%r2, %r1, 3;
+	setp.lt.u32 	%p1, %r2, 2;
+	not.pred 	%p2, %p1;
+	@%p2 bra 	$L_5;
+	bra.uni 	$L_1;
+
+$L_1:
+	mov.u64 	%rd3, kata_edit;
+	cvta.global.u64 	%rd4, %rd3;
+	ld.u32 	%r3, [%rd4];
+	setp.eq.s32 	%p3, %r3, 3;
+	not.pred 	%p4, %p3;
+	@%p4 bra 	$L_3;
+	bra.uni 	$L_2;
+
+$L_2:
+	mov.u32 	%r9, 33;
+	bra.uni 	$L_6;
+
+$L_3:
+	mov.u32 	%r9, 44;
+	bra.uni 	$L_6;
+
+$L_5:
+	mov.u32 	%r9, 55;
+	bra.uni 	$L_6;
+
+$L_6:
+	mov.u64 	%rd5, kata_edit;
+	cvta.global.u64 	%rd6, %rd5;
+	ld.u32 	%r5, [%rd6];
+	setp.eq.s32 	%p5, %r5, 7;
+	selp.u32 	%r6, 1, 0, %p5;
+	ret;
+}"""
+EDITS = [Edit(number, 12, f"edit {number}", 1) for number in (3, 4, 7, 8)]
+
+
+def runs(lines: list[str]) -> list[str]:
+    """The numbers that code comes to: what ``mov`` gives ``%r9`` and ``%r5``."""
+    at, found = lines.index("{") + 1, []
+    places = {line.strip().rstrip(":"): number for number, line in enumerate(lines) if line.startswith("$")}
+    while True:
+        line = lines[at].strip()
+        if line.startswith("ret"):
+            return found
+        assert "setp" not in line or "%r5" in line, "a question with a branch is answered"
+        if line.startswith("bra.uni"):
+            at = places[line.split()[1].rstrip(";")]
+            continue
+        if line.startswith("mov.u32"):
+            found.append(line.split()[-1].rstrip(";"))
+        at += 1
+
+
+def test_the_code_without_edits_comes_to_none() -> None:
+    code = chosen(PTX, EDITS)
+    text = code.text.split("\n")
+    assert runs(text) == ["55", "0"]
+    assert "33" not in code.text and "44" not in code.text
+
+
+def test_each_edit_is_a_change_of_it() -> None:
+    code = chosen(PTX, EDITS)
+    text = code.text.split("\n")
+    found = {edit.number: runs(change.applied(text)) for edit, change in code.changes}
+    assert found == {3: ["33", "0"], 4: ["44", "0"], 7: ["55", "7"]}  # 8 is not in the code
+    assert {change.line for _, change in code.changes} == {12}
