@@ -99,6 +99,7 @@ class _Writer:
     returned: dict[str, str] = field(default_factory=dict)  # by functions of the file
 
     def __post_init__(self) -> None:
+        self.plain = _blanked(self.text)
         self.starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
         for match in re.finditer(r"\bstruct\s+(\w+)[^;{]*\{([^{}]*)\}", self.text):
             self.types[match[1]] = _members(match[2])
@@ -159,13 +160,14 @@ class _Walk:
 
     def __init__(self, writer: _Writer, tree: Tree) -> None:
         self.writer, self.tree, self.text = writer, tree, writer.text
-        self.body = self.text[tree.body.begin : tree.body.end]
-        self.sums = [*_sums(tree.body, self.text)]  # targets of `+=`, with the loops around
-        self.factors = [*_factors(tree.body, self.text)]
+        self.plain = writer.plain
+        self.sums = [*_sums(tree.body, self.plain)]  # targets of `+=`, with the loops around
+        self.factors = [*_factors(tree.body, self.plain)]
         self.is_head = False  # of a loop: there another variable often ends nothing
 
     def of(self, node: Node | Statement) -> str:
-        return self.text[node.begin : node.end]
+        """Its text in one line, without comments and directives: what is added adds no line to the file."""
+        return " ".join(self.plain[node.begin : node.end].split())
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
@@ -787,10 +789,10 @@ def _sums(
     """What statements of a function add to, each with the heads of the loops around it and their variables."""
     if one.kind == "loop" and one.parts:
         name = one.declared[0].name if one.declared else ""
-        loops = (*loops, (text[one.begin : one.parts[0].begin], name))
+        loops = (*loops, (" ".join(text[one.begin : one.parts[0].begin].split()), name))
     for node in one.nodes if one.kind == "simple" else ():
         if node.kind == "binary" and node.sign == "+=" and node.parts[0].kind in ("name", "index", "member"):
-            target = text[node.parts[0].begin : node.parts[0].end]
+            target = " ".join(text[node.parts[0].begin : node.parts[0].end].split())
             used = {*_WORD.findall(target)}
             yield target, tuple(loop for loop in loops if loop[1] in used)
     for part in one.parts:
