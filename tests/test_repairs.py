@@ -541,30 +541,27 @@ def test_a_few_cases_prove_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "right", "by", "facts"),
+    ("name", "right", "by", "fact"),
     [
-        ("upsample_nearest2d_backward_f32", "first_o = (col * OW", "first_o = (col * OH", ["`OH` is `OW`"]),
-        ("tma_transpose_swizzle_f32", "x_smem[b][r][place_of(r, c)]", "x_smem[b][r][c]", ["`c` is `place_of(r, c)`"]),
+        ("upsample_nearest2d_backward_f32", "first_o = (col * OW", "first_o = (col * OH", "`OH` is `OW`"),
+        ("tma_transpose_swizzle_f32", "x_smem[b][r][place_of(r, c)]", "x_smem[b][r][c]", "`c` is `place_of(r, c)`"),
         (
             "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_swizzle",
             '"r"(a[0]), "r"(a[1]), "r"(a[2])',
             '"r"(a[0]), "r"(a[2]), "r"(a[1])',
-            ["`a[2]` and `a[1]` are exchanged"],
+            "`a[2]` and `a[1]` are exchanged",
         ),
         (
             "ce_online_bf16",
             "    mine.sum *= __expf(mine.max - max);\n",
             "",
-            ["`mine.sum *= __expf(mine.max - max);` stands"],
+            "`mine.sum *= __expf(mine.max - max);` stands",
         ),
     ],
 )
-def test_an_edit_of_the_source_makes_all_right(
-    name: str, right: str, by: str, facts: list[str], tmp_path: Path
-) -> None:
+def test_an_edit_of_the_source_makes_all_right(name: str, right: str, by: str, fact: str, tmp_path: Path) -> None:
     verdict, line = wrong(name, right, by, tmp_path)
-    words = of_repair(verdict)
-    assert has(words, [f"line {line}", *facts]), words
+    assert f"on line {line} {fact}" in of_repair(verdict)
 
 
 def test_the_instance_that_ran_is_the_one_that_is_changed(tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ unrolls loops, and turns a loop's condition round.
 An optimised kernel has no instruction for what the compiler merged, unrolled or moved out of a loop. So nvcc then
 makes PTX of the file once more, without optimisation. There each operand of the file is one of the PTX.
 
+Where no change of compiled code does, the file's own lines are edited: nvcc makes PTX of all edits at once, and each is
+tried alone.
+
 Only lines that the learner wrote are changed.
 """
 
@@ -63,10 +66,11 @@ SECONDS = 0.8
 LAUNCHER_SECONDS = 0.4  # for changes of the launcher
 SOURCE_SECONDS = 1.8  # for code that is close to the source
 WHOLE_SECONDS = 0.7  # of these, for statements as wholes
-EDIT_SECONDS = 2.5  # for edits of the source
+EDIT_SECONDS = 2.0  # for edits of the source
 EDIT_RANKS = ((1, 2), (3, 4), (5, 6), (7, 8, 9))  # in steps, of which each is tried only if those before found nothing
 EDIT_ROUNDS = 3  # times the instructions of the call without edits: a loop that does not end is stopped early
 LARGEST_EDITED = 6 << 20  # bytes of PTX with all edits
+OF_EMPTY_LINE = 1.5e-7  # of PTX without edits, whose lines stay where they were
 OF_CHOSEN = 1.5e-7  # what it costs to read a byte of them
 PAIR_SECONDS = 0.4  # for two changes at once, in either code
 FIRSTS, IMPROVED = 3, 0.75  # changes that others are tried with: how many, and what they leave of the wrong elements
@@ -128,6 +132,7 @@ class _Trial:
     kind: Kind  # how the failing case fails
     seconds: float = SECONDS
     written: int = 0  # files
+    of_line: float = 0.0  # seconds that a line of a file costs, where most are empty
     of_call: float = OF_CALL  # on the failing case
     limit: int = 0  # of the instructions that a call on the failing case may take
     reached: frozenset[int] = frozenset()  # lines that the failing case comes to
@@ -153,7 +158,7 @@ class _Trial:
         self.written += 1
         path = self.folder / f"{self.written}.ptx"
         kept = [line for number, line in enumerate(text) if number not in self.dropped] if short else text
-        self.seconds -= OF_BYTE * path.write_text("\n".join(kept))
+        self.seconds -= OF_BYTE * path.write_text("\n".join(kept)) + self.of_line * len(text)
         return path
 
     def given(self, key: CaseKey) -> tuple[Case, Call]:
@@ -385,6 +390,7 @@ class _Files:
         ptx, edits = made
         code = chosen(ptx.read_text(errors="replace"), edits)
         self.edits = self._trial(ptx.parent, code.text, EDIT_SECONDS - OF_CHOSEN * ptx.stat().st_size)
+        self.edits.of_line = OF_EMPTY_LINE
         return self.edits, [*code.changes]
 
     edits: _Trial | None = None
