@@ -557,7 +557,7 @@ class _Walk:
         """One of its arguments alone, as of a function that gives the place of an element."""
         if self.type_of(node, node.scope) == "whole" and len(node.parts) > 1:
             own = _short(self.of(node))
-            ways = [(f"`{own}` is `{self.of(part)}` alone", self.of(part), 6) for part in node.parts]
+            ways = [(f"`{own}` is `{self.of(part)}` alone", self.of(part), 2) for part in node.parts]
             self._wrap(
                 node,
                 [way for way, part in zip(ways, node.parts, strict=True) if self.type_of(part, node.scope) == "whole"],
@@ -611,9 +611,9 @@ class _Walk:
                 for head in [each for each in heads if {*_WORD.findall(each)} <= {name, *fixed}][:2]:
                     words = f"`{own}` is `{head}({line}, {own})`"
                     if _takes_two(self.text, name):
-                        self._wrap(node, [(words, f"{head}({line}, {own})", 6)])
+                        self._wrap(node, [(words, f"{head}({line}, {own})", 2)])
         if "^" not in own and re.search(r"\^", self.text):
-            self._wrap(node, [(f"`{own}` is `{own} ^ {line}`", f"({own}) ^ ({line})", 6)])
+            self._wrap(node, [(f"`{own}` is `{own} ^ {line}`", f"({own}) ^ ({line})", 2)])
 
     def _member(self, node: Node, *, is_set: bool) -> None:
         base = self.of(node.parts[0])

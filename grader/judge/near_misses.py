@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.judge.case import Case, CaseKey, Expected, largest_within
+from grader.judge.case import Case, CaseKey, Expected, allowed
 from grader.judge.comparison import beyond_cell
 from grader.judge.encoding import decode, encode
 from grader.judge.lab import Judged, Lab, in_order
@@ -47,17 +47,20 @@ def near_miss(lab: Lab) -> Iterator[Clue]:
 
 
 def _holds(lab: Lab, formula: Formula) -> bool:
-    """Whether it gives the answer to a larger case, too, as far as that comes to one: small ones may meet one part of
-    what is wrong alone."""
-    sizes = largest_within(lab.kata, lab.spec, WORK)
-    if sizes is None:
-        return True
-    one = lab.try_key(CaseKey.of(lab.spec, sizes, lab.spec.values[0].name, 1))
-    given = answers_of(formula, one.case) if one is not None else None
-    if one is None or given is None:
-        return True
-    found = zip(one.expected, given, one.compared, strict=True)
-    return all(_equal(each.got, missed, expected) for expected, missed, each in found)
+    """Whether it gives the answers to larger cases, too, as far as these come to one: small ones may meet one part of
+    what is wrong alone. Each size is as large as it can be in one of them."""
+    fits = [sizes for sizes in lab.spec.named_sizes if allowed(lab.kata, sizes) and lab.spec.work(sizes) <= WORK]
+    names = fits[0] if fits else {}
+    largest = [max(fits, key=lambda sizes, name=name: (sizes[name], lab.spec.work(sizes))) for name in names]  # type: ignore[misc]
+    for key in dict.fromkeys(CaseKey.of(lab.spec, sizes, lab.spec.values[0].name, 1) for sizes in largest):
+        one = lab.try_key(key)
+        given = answers_of(formula, one.case) if one is not None else None
+        if one is None or given is None:
+            continue
+        found = zip(one.expected, given, one.compared, strict=True)
+        if not all(_equal(each.got, missed, expected) for expected, missed, each in found):
+            return False
+    return True
 
 
 def _fits(formula: Formula, cases: Sequence[Judged]) -> list[ndarray] | None:
