@@ -115,8 +115,8 @@ SPEC = Spec(
     baselines={"torch.mm": torch_mm},
 )
 
-# More tiles of 128 x 256 than SMs, also more pairs of them than pairs of SMs: a block computes several. On a card of two
-# or three SMs that is so of few rows, with five slices: a block's second tile begins in the middle of the ring, and
+# More tiles of 128 x 256 than SMs, also more pairs of them than pairs of SMs: a block computes several. On a card of
+# two or three SMs that is so of few rows, with five slices: a block's second tile begins in the middle of the ring, and
 # needs the stages of the first. On an H200 it takes many rows, of two slices: for a launcher that does not ask.
 FEW_SMS, FULL = shape(385, 8, 264), shape(17_025, 8, 72)
 OF_FEW = (*SPEC.named_sizes[:-1], FEW_SMS, SPEC.named_sizes[-1])

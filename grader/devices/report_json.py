@@ -25,7 +25,8 @@ def decode(kind: type[T], value: object, place: str) -> T:
 
     A field may be absent only where it has a default. ``place`` says in an error what the value is.
     """
-    found: T = _decoder(kind)(value, (place,))
+    of_kind: Any = kind
+    found: T = _decoder(of_kind)(value, (place,))
     return found
 
 

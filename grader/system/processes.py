@@ -80,7 +80,7 @@ def _parents() -> Iterator[tuple[int, int]]:
     """The id of every process and its parent's."""
     for place in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            yield int(place.parent.name), int(_stat(place)[1])
+            yield int(place.parent.name), int(_stat(str(place))[1])
 
 
 # -- how they end

@@ -64,7 +64,7 @@ bool is_zero(const f32* x, int count) {
     for (int i = 0; i < count; ++i) any |= bit_cast<u32>(x[i]) << 1;
     return !any;
 }
-// Of tame values: nothing is added to nothing, as in the part of a tile that lies outside of a matrix.
+// Nothing is added to nothing, as in the part of a tile that lies outside of a matrix. The values are tame.
 bool is_nothing(const Step& s) {
     if (!is_zero(reinterpret_cast<const f32*>(s.d), s.rows * COLUMNS)) return false;
     if (is_zero(reinterpret_cast<const f32*>(s.b), s.k * COLUMNS)) return true;
