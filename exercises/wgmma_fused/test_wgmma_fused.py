@@ -221,8 +221,8 @@ SIZES = {"M": Size(1, 200), "N": Size(1, 300), "K": Size(1, 200)}
 # A block's tile is 128 x 256, two of them are one below the other, a slice of K is 64, a ring has 4 stages. Less than a
 # tile; one past and one short of a tile in M, 8 past and 8 short in N; K of part of a slice, of one, of fewer and of
 # more slices than a kernel spreads its epilogue over. More tiles than SMs, so that a block computes several: of few
-# rows on a card of two or three SMs, of many rows and few slices on an H200. Two strips of tiles, the second one of less
-# than the full height, of one slice.
+# rows on a card of two or three SMs, of many rows and few slices on an H200. Two strips of tiles, the second one lower,
+# of one slice.
 NAMED = (
     shape(1, 8, 8),
     shape(17, 24, 64),
