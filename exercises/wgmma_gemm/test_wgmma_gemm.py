@@ -117,7 +117,7 @@ SPEC = Spec(
 
 # More tiles of 128 x 256 than SMs, also more pairs of them than pairs of SMs: a block computes several. On a card of
 # two or three SMs that is so of few rows, with four slices: a block's second tile needs the stages of the first. On an
-# H200 it takes many rows, for a launcher that does not ask; with two slices the second tile begins in the ring's middle.
+# H200 it takes many rows, for a launcher that does not ask; with two slices the second tile begins mid-ring.
 FEW_SMS, FULL = shape(385, 8, 200), shape(17_025, 8, 72)
 OF_FEW = (*SPEC.named_sizes[:-1], FEW_SMS, SPEC.named_sizes[-1])
 PERSISTENT = replace(SPEC, named_sizes=(*OF_FEW, FULL))
