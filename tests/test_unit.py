@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KATAS = load_catalog(ROOT).katas
 TARGETS = (Target("sim", "sm_80"), Target("sim", "sm_90a"))
 # All include kata.cuh, cuda_fp16.h and cstdint; kernels, templates, functions and shared memory, inline assembly.
-ALIKE = ("hgemv_k16_f16x8_pack", "hgemm_mma_m16n8k16_naive", "hgemm_mma_m16n8k16_mma2x4")
+ALIKE = ("hgemv_k16_f16x8_pack", "hgemm_mma_m16n8k16_naive")
 
 
 WMMA = ("hgemm_wmma_m16n16k16_naive", "hgemm_wmma_m16n16k16_mma4x2")
