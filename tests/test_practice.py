@@ -379,9 +379,7 @@ def compiled() -> None:
 
 
 @pytest.mark.parametrize("name", COUNTED_BY_HAND)
-def test_counters_that_were_derived_by_hand_agree(
-    name: str, compiled: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counters_that_were_derived_by_hand_agree(name: str, compiled: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimates, "Options", as_solution)
     of = estimates.estimate(CATALOG, CATALOG.katas[name], "H200")
     sectors, wavefronts, instructions = COUNTED_BY_HAND[name]
