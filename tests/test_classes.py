@@ -438,7 +438,7 @@ def test_a_compilation_without_end_is_a_time_out_and_leaves_nothing(tmp_path: Pa
     fine = handed_in(tmp_path, "fine", {"elementwise_f32.cu": RIGHT})
     nvcc, began_s = slow_nvcc(tmp_path), time.monotonic()
     assert kata("--submission", fine, KATA_NVCC=nvcc).returncode == 0
-    limit_s = f"{max(5, 5 * (time.monotonic() - began_s)):.0f}"  # one that the fine file cannot reach
+    limit_s = f"{max(5, 3 * (time.monotonic() - began_s)):.0f}"  # one that the fine file cannot reach
     done = kata("--submission", slow, fine, "--time-limit", limit_s, "--json", KATA_NVCC=nvcc)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert verdicts(rows) == {("slow", KATA.name): "time-out", ("fine", KATA.name): "pass"}
