@@ -165,7 +165,7 @@ def test_a_file_saved_twice_quickly_is_graded_once_with_its_last_content(session
 
 @pytest.mark.usefixtures("nvcc_remembers")
 def test_a_save_during_a_grade_starts_it_anew(clone: Path, mark: str, tmp_path: Path) -> None:
-    held = HeldCompiler(tmp_path, "idx <= n")  # never let go: it ends with its grade
+    held = HeldCompiler(tmp_path, "idx <= n")  # never let go
     session = Session(clone, mark, NAME, KATA_NVCC=held.path)
     with contextlib.closing(session):
         session.see("not started")
@@ -174,6 +174,7 @@ def test_a_save_during_a_grade_starts_it_anew(clone: Path, mark: str, tmp_path: 
         text = right(clone)
         file_of(clone).write_text(text)
         session.see("PASSED")
+        wait_for(lambda: not any("held_nvcc" in command for command in alive(mark)), "the end of the first compiler")
         assert [event.digest for event in events(clone)] == [digest_of(file_of(clone))]
         file_of(clone).write_text(text)  # the same again, by someone who wants it graded again
         session.see("grading, ", "PASSED at")
