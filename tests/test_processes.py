@@ -81,7 +81,8 @@ def test_compilers_end_with_a_grader_that_is_killed(face: list[str], clone: Path
     held = HeldCompiler(tmp_path, "^// HELD")
     load_catalog(clone).katas[NAME].skeleton_path.write_text(f"{RIGHT}// HELD {mark}\n")
     grader = start(clone, face, KATA_NVCC=held.path, KATA_DATA=str(tmp_path / "data"))
-    wait_for(held.has_begun, "the compiler")
+    wait_for(lambda: held.has_begun() or grader.poll() is not None, "the compiler")
+    assert grader.returncode is None, "it has ended before it compiled"
     below = descendants(grader.pid)
     assert len(below) > 2  # ninja, its shell, the compiler
     grader.kill()
