@@ -10,7 +10,7 @@ from math import ceil, e, inf, log, log2, sqrt
 from typing import TYPE_CHECKING, Any
 
 from grader.content.formulas import logsumexp, side_by_side, softmax
-from grader.content.spec import Fill, InputKind, Rng, Sizes, cancelling, doubled, normal
+from grader.content.spec import Fill, InputKind, Rng, Sizes, cancelling, doubled, integers, normal
 
 if TYPE_CHECKING:
     import torch
@@ -199,8 +199,7 @@ def labels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return codes(numpy.arange(shape[-2]), shape)
 
 
-def whole(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-    return rng.integers(shape, -64, 64)
+whole = integers(-64, 64)
 
 
 def sink(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:

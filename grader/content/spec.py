@@ -62,19 +62,41 @@ class Rng:
             drawn = tiled(drawn, count)
         return drawn.reshape(tuple(shape))
 
+    @property
+    def state(self) -> tuple[int, int, int, int]:
+        """Where it is: what comes next follows from it."""
+        state = self._source.bit_generator.state
+        return (state["state"]["state"], state["state"]["inc"], state["has_uint32"], state["uinteger"])
+
+    @state.setter
+    def state(self, state: tuple[int, int, int, int]) -> None:
+        kind, names = self._source.bit_generator.state["bit_generator"], ("has_uint32", "uinteger")
+        inner = dict(zip(("state", "inc"), state[:2], strict=True))
+        self._source.bit_generator.state = {"bit_generator": kind, "state": inner, **dict(zip(names, state[2:], strict=True))}
+
 
 Fill = Callable[[Rng, tuple[int, ...], Sizes], "ndarray"]
 """Makes one input: (rng, shape, sizes) -> array of that shape."""
 
 
+@dataclass(frozen=True)
+class Alike:
+    """A fill of one draw that repeats after PERIOD elements, whatever the shape: one period says all of it."""
+
+    draw: Callable[[Rng, tuple[int, ...]], ndarray]
+
+    def __call__(self, rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        return self.draw(rng, shape)
+
+
 def normal(*, mean: float = 0.0, std: float = 1.0) -> Fill:
     """Normal draws. A mean away from zero shows kernels that return a part of a sum or nothing at all."""
-    return lambda rng, shape, sizes: rng.normal(shape, mean=mean, std=std)
+    return Alike(lambda rng, shape: rng.normal(shape, mean=mean, std=std))
 
 
 def integers(low: int, high: int) -> Fill:
     """Whole numbers in [low, high]: small ones are exact in every float dtype, so sums of them are too."""
-    return lambda rng, shape, sizes: rng.integers(shape, low, high)
+    return Alike(lambda rng, shape: rng.integers(shape, low, high))
 
 
 def doubled(fill: Fill, *, axis: int = -1) -> Fill:
@@ -247,7 +269,8 @@ class Spec:
     ``operations`` are those of the formula, for an estimate on paper; katas with a speed have them.
     ``slice_dim`` names the size along which a slice of the outputs needs only the same slice of the inputs that have
     this size, but for those that are ``unsliced``, and all of every other input; it is a dimension of every output.
-    Large answers are judged by slices. Where it matters which rows a slice has, ``reference_takes_rows`` gives
+    Large answers are judged by slices. ``batch`` names the sizes that come first in every output: the answer for each
+    index of them needs nothing of any other. Inputs that have them, have them first, too. Where it matters which rows a slice has, ``reference_takes_rows`` gives
     reference and magnitude their indices as ``rows``, or None for all.
     ``baselines`` are what speed is measured against, by the name that difficulty.yaml uses: a function that gets all
     tensors by name, on the GPU, and returns what is timed. It runs in the child process and is never asked for values.
@@ -277,6 +300,7 @@ class Spec:
     flops: Callable[[Sizes], int] | None = None
     operations: Operations | None = None
     slice_dim: str | None = None
+    batch: tuple[str, ...] = ()
     reference_takes_rows: bool = False
     small_shared: int = 0
     computed: tuple[str, ...] = ()
