@@ -7,9 +7,6 @@ host's object. The host's compiler gets a line there by which the assembler, tha
 its file. nvcc itself names its commands (--dryrun). Where they are
 not those that are known here, or one of them fails, nvcc does all of it: its messages are then what they always were.
 
-Of a file with several kernels, or several instances of one, both compilers of the device's code work on some of them at
-a time where there are processors for it. What they make is the same to the bit, but for a note of the command.
-
 It is for one file and one architecture.
 """
 
@@ -30,11 +27,8 @@ from pathlib import Path
 from typing import NoReturn
 
 POLL_S = 0.002
-MOST_THREADS = 8  # of a compiler of the device's code
-SPLITS = 13  # the first nvcc, by its major version, of which it was seen that such threads change nothing
 
 _SETTING = re.compile(r"(\w+)=(.*)")
-_VERSION = re.compile(r"-D__CUDACC_VER_MAJOR__=(\d+)")
 _ID = "--gen_module_id_file"
 _LOG_ERRORS = "surrogateescape"
 # What fatbinary writes for the host's compiler, but for the data itself, in whose place the assembler reads a file.
@@ -83,9 +77,8 @@ class Plan:
     settings: Mapping[str, str]
 
 
-def plan(listed: str, name: str, threads: int = 1) -> Plan | None:
-    """The commands that ``nvcc --dryrun --keep`` lists for NAME.cu, with so many threads for each compiler of the
-    device's code; None where they are not those that are known."""
+def plan(listed: str, name: str) -> Plan | None:
+    """The commands that ``nvcc --dryrun --keep`` lists for NAME.cu; None where they are not those that are known."""
     lines = [line.removeprefix("#$ ").strip() for line in listed.splitlines() if line.startswith("#$ ")]
     settings = {match[1]: match[2].strip().strip('"') for line in lines if (match := _SETTING.fullmatch(line))}
     commands = [line for line in lines if not _SETTING.fullmatch(line) and not line.startswith(("rm ", "-- "))]
@@ -98,9 +91,6 @@ def plan(listed: str, name: str, threads: int = 1) -> Plan | None:
         return None
     on_device, on_host, frontend, ptx, assembled, embedded, compiler, *rest = commands
     embedded = embedded.replace(f'--embedded-fatbin="{name}.fatbin.c"', f'--embedded-fatbin="{name}.embedded.c"')
-    if threads > 1 and (version := _VERSION.search(on_device)) and int(version[1]) >= SPLITS:
-        ptx = ptx.replace('/cicc" ', f'/cicc" -split-compile {threads} ', 1)
-        assembled = assembled.replace("ptxas ", f"ptxas -split-compile={threads} ", 1)
     return Plan(
         (_with_dependencies(on_device, name, 1), ptx, assembled, embedded),
         (_with_dependencies(on_host, name, 4), frontend.replace(f"{_ID} ", "")),
@@ -256,8 +246,7 @@ def main(command: Sequence[str]) -> int:
     """Do what the command says. Returns its exit status."""
     name = Path(command[-1]).stem
     listed = subprocess.run([*command, "--dryrun"], capture_output=True, text=True, errors=_LOG_ERRORS)
-    threads = min(MOST_THREADS, len(os.sched_getaffinity(0)) // 2)
-    work = plan(listed.stderr, name, threads) if listed.returncode == 0 else None
+    work = plan(listed.stderr, name) if listed.returncode == 0 else None
     printed = side_by_side(work, name) if work else None
     if printed is None:
         return subprocess.run(command).returncode
