@@ -126,8 +126,7 @@ def magnitude(acc: str, *, masked: bool = False, halves: bool = True) -> Callabl
 
         q, k, v = (array.astype(numpy.float32) for array in (q, k, v))
         width, keys = q.shape[-1], k.shape[-2]
-        x, error = numpy.zeros((2, *q.shape[:-1], keys), numpy.float32)
-        other = numpy.empty_like(x)
+        x, error, other = numpy.zeros((3, *q.shape[:-1], keys), numpy.float32)
         for start in range(0, width, STEP):
             x += numpy.matmul(q[..., start : start + STEP], k[..., start : start + STEP].swapaxes(-1, -2), out=other)
             error += numpy.abs(x, out=other)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from grader.content.catalog import Kata
 from grader.content.dtype import DTYPES, Dtype
@@ -63,16 +63,13 @@ class Rng:
         return drawn.reshape(tuple(shape))
 
     @property
-    def state(self) -> tuple[int, int, int, int]:
+    def state(self) -> Mapping[str, Any]:
         """Where it is: what comes next follows from it."""
-        state = self._source.bit_generator.state
-        return (state["state"]["state"], state["state"]["inc"], state["has_uint32"], state["uinteger"])
+        return self._source.bit_generator.state
 
     @state.setter
-    def state(self, state: tuple[int, int, int, int]) -> None:
-        kind, names = self._source.bit_generator.state["bit_generator"], ("has_uint32", "uinteger")
-        inner = dict(zip(("state", "inc"), state[:2], strict=True))
-        self._source.bit_generator.state = {"bit_generator": kind, "state": inner, **dict(zip(names, state[2:], strict=True))}
+    def state(self, state: Mapping[str, Any]) -> None:
+        self._source.bit_generator.state = state
 
 
 Fill = Callable[[Rng, tuple[int, ...], Sizes], "ndarray"]
@@ -81,7 +78,7 @@ Fill = Callable[[Rng, tuple[int, ...], Sizes], "ndarray"]
 
 @dataclass(frozen=True)
 class Alike:
-    """A fill of one draw that repeats after PERIOD elements, whatever the shape: one period says all of it."""
+    """A fill of one draw that repeats after PERIOD elements: of any shape, one period says all of it."""
 
     draw: Callable[[Rng, tuple[int, ...]], ndarray]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grader.content.catalog import Kata
 from grader.content.dtype import DTYPES, Dtype
@@ -192,11 +192,8 @@ class Case:
     def _draw(self, tensor: Tensor, values: InputKind, rng: Rng) -> ndarray:
         import numpy
 
-        extent, dtype, fill = (
-            tensor.extent(self.sizes),
-            self.spec.dtype(tensor, self.kata),
-            values.for_input(tensor.name),
-        )
+        extent, dtype = tensor.extent(self.sizes), self.spec.dtype(tensor, self.kata)
+        fill = values.for_input(tensor.name)
         if isinstance(fill, Alike) and prod(extent) > PERIOD:
             return tiled(_period(fill, rng, dtype), prod(extent)).reshape(extent)
         drawn = fill(rng, extent, self.sizes)
@@ -255,8 +252,8 @@ class Case:
 
     def _groups(self) -> list[tuple[Case]] | None:
         """The case cut along its batch, which is taken as one dimension; None where it is small or has none."""
-        count, most = prod(self.sizes[name] for name in self.spec.batch), max(array.size for array in self.inputs.values())
-        step = max(1, GROUP_ELEMENTS * count // max(most, 1))
+        count = prod(self.sizes[name] for name in self.spec.batch)
+        step = max(1, GROUP_ELEMENTS * count // max(1, *(array.size for array in self.inputs.values())))
         return None if step >= count else [(self._group(at, min(at + step, count)),) for at in range(0, count, step)]
 
     def _group(self, first: int, last: int) -> Case:
@@ -387,14 +384,14 @@ class Case:
         return Buffer(tensor.name, role, dtype.name, dtype.itemsize, extent, data, offset)
 
 
-_PERIODS: Recent[tuple[Alike, str, tuple[int, ...]], tuple[ndarray, tuple[int, int, int, int]]] = Recent(
+_PERIODS: Recent[tuple[Alike, str, str], tuple[ndarray, Mapping[str, Any]]] = Recent(
     PERIODS_BYTES, lambda drawn: drawn[0].nbytes
 )
 
 
 def _period(fill: Alike, rng: Rng, dtype: Dtype) -> ndarray:
-    """One period of a draw as the dtype stores it. Nobody writes to it."""
-    key = (fill, dtype.name, rng.state)
+    """One period of a draw as the dtype stores it. It is not written to."""
+    key = (fill, dtype.name, str(rng.state))
     period, rng.state = _PERIODS.get_or_make(key, lambda: (encode(fill(rng, (PERIOD,), {}), dtype), rng.state))
     return period
 
