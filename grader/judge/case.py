@@ -253,7 +253,7 @@ class Case:
     def _groups(self) -> list[tuple[Case]] | None:
         """The case cut along its batch, which is taken as one dimension; None where it is small or has none."""
         count = prod(self.sizes[name] for name in self.spec.batch)
-        step = max(1, GROUP_ELEMENTS * count // max(1, *(array.size for array in self.inputs.values())))
+        step = max(1, GROUP_ELEMENTS * count // max([1, *(array.size for array in self.inputs.values())]))
         return None if step >= count else [(self._group(at, min(at + step, count)),) for at in range(0, count, step)]
 
     def _group(self, first: int, last: int) -> Case:

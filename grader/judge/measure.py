@@ -237,7 +237,12 @@ def _work_out(wanted: _Wanted, ahead: Ahead, go_on: Callable[[], bool], helpers:
 def _work_out_exact(
     kata: Kata, spec: Spec, sizes: Mapping[str, int], go_on: Callable[[], bool], helpers: Helpers | None = None
 ) -> None:
-    if go_on() and (case := _exact_case(kata, spec, sizes)):
+    with contextlib.ExitStack() as drawn:
+        if helpers:  # several are drawn at a time, and others beside them
+            drawn.enter_context(_AHEAD_AT_ONCE)
+            drawn.enter_context(one_by_one())
+        case = _exact_case(kata, spec, sizes) if go_on() else None
+    if case is not None:
         with contextlib.suppress(HelperGone):
             _expected_of(case, WHOLE, _rows(case, WHOLE), helpers)
 
@@ -674,9 +679,7 @@ def _whole_answer(case: Case, rows: ndarray | None, outputs: Outputs) -> Verdict
     return _answer(case, answer, sampled, unwritten)
 
 
-def _expected_of(
-    case: Case, seed: str, rows: ndarray | None, helpers: Helpers | None = None
-) -> tuple[Expected, ...]:
+def _expected_of(case: Case, seed: str, rows: ndarray | None, helpers: Helpers | None = None) -> tuple[Expected, ...]:
     """The answer in these rows. That to contents which do not change is worked out once for all katas of a family."""
     if rows is None or seed != WHOLE:
         return _in_rows(case, rows)
