@@ -266,10 +266,10 @@ class Spec:
     ``operations`` are those of the formula, for an estimate on paper; katas with a speed have them.
     ``slice_dim`` names the size along which a slice of the outputs needs only the same slice of the inputs that have
     this size, but for those that are ``unsliced``, and all of every other input; it is a dimension of every output.
-    Large answers are judged by slices. ``batch`` names the sizes that come first in every output: the answer for each
-    index of them needs nothing of any other. Inputs that have them, have them first, too.
-    Where it matters which rows a slice has, ``reference_takes_rows`` gives
+    Large answers are judged by slices. Where it matters which rows a slice has, ``reference_takes_rows`` gives
     reference and magnitude their indices as ``rows``, or None for all.
+    ``batch`` names the sizes that come first in every output, and in every input that has them: the answer for one
+    index of them needs nothing of another. Large answers are worked out for a few of them at a time.
     ``baselines`` are what speed is measured against, by the name that difficulty.yaml uses: a function that gets all
     tensors by name, on the GPU, and returns what is timed. It runs in the child process and is never asked for values.
     ``small_shared`` is the most shared memory, in bytes, that a block gets on the small cards of a grade on the
