@@ -20,8 +20,8 @@ from pathlib import Path
 
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DEATH_SIGNAL, _SUBREAPER = 1, 36  # prctl(2): PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
-# mallopt(3), in bytes: M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, the last at its most
-_KEPT = {-1: 1 << 30, -2: 1 << 26, -3: 1 << 25}
+# mallopt(3): M_TRIM_THRESHOLD and M_TOP_PAD, in bytes; M_MMAP_MAX, how many blocks are mapped each for itself
+_KEPT = {-1: 1 << 30, -2: 1 << 26, -4: 0}
 
 
 # -- how they begin
