@@ -69,7 +69,11 @@ from grader.judge.measure import (
     NOISE_PAIRS,
     RANKS,
     STAGES,
+    WHOLE,
     Ahead,
+    _case,
+    _expected_of,
+    _rows,
     contents_bytes,
     fitted,
     helpers_for,
@@ -78,6 +82,7 @@ from grader.judge.measure import (
     rehearsals,
 )
 from grader.judge.measure import prepare as prepare_measure
+from grader.judge.recent import Recent
 from grader.output import speeds
 from grader.output.grade_json import record
 from grader.output.verdict_text import explanation, launches, speed
@@ -705,6 +710,34 @@ def test_what_helpers_do_not_answer_is_worked_out_here(is_there: bool) -> None:
     assert measure(of, SPEC, Clock([0.9]), gpu=GPU, ahead=ahead)().passed
     wrong = Clock([0.9], answers=lambda call, seed: doubled(call, seed + 1))
     assert measure(of, SPEC, wrong, gpu=GPU, ahead=ahead)().kind is Kind.WRONG_ANSWER
+
+
+def test_helpers_work_out_the_exact_answers_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of them that are judged in rows. What they do not answer is worked out when it is asked for."""
+    monkeypatch.setattr(measure_module, "_WHOLE", Recent(2))
+    values = (InputKind("normal", normal()), InputKind("whole", integers(-5, 5), exact=True))
+    spec, of = replace(SPEC, values=values), kata(50, shapes=({"n": 2 * LARGE}, {"n": N}))
+    asked: list[tuple[str, int, bool]] = []
+
+    class Some(Helpers):
+        def answer(
+            self, case: Case, rows: numpy.ndarray | None, call: tuple[int, int] | None = None
+        ) -> tuple[Expected, ...]:
+            asked.append((case.shape.values, case.sizes["n"], call is None))
+            if call is not None or not is_there:
+                raise HelperGone
+            assert rows is not None
+            return case.part(rows).expected
+
+    large = _case(of, spec, {"n": 2 * LARGE}, "whole")
+    for is_there in (False, True):
+        prepare_measure(of, spec, GPU, None, Ahead(), lambda: True, Some(0))
+        assert [item for item in asked if item[0] == "whole"] == [("whole", 2 * LARGE, True)] * (1 + is_there)
+        assert (measure_module._WHOLE.get(large.key) is not None) is is_there
+    rows = _rows(large, WHOLE)
+    assert rows is not None
+    (mine,), (known,) = large.part(rows).expected, _expected_of(large, WHOLE, rows)
+    assert numpy.array_equal(mine.value, known.value) and mine.bound is None
 
 
 def test_helpers_stop_while_something_is_timed() -> None:
