@@ -664,7 +664,7 @@ def test_many_answers_are_for_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
         name: helpers_for(KATAS[name], load_spec(KATAS[name]), GPU)
         for name in ("flash_attn_mma_stages_split_q", "hgemm_mma_m16n8k16_mma2x4_warp4x4", "softmax_f32x4")
     }
-    assert [*counts.values()] == [6, 0, 0]
+    assert [*counts.values()] == [12, 0, 0]
     monkeypatch.setattr(measure_module, "available_bytes", lambda: 8 << 30)
     name = "flash_attn_mma_stages_split_q"
     assert 1 <= helpers_for(KATAS[name], load_spec(KATAS[name]), GPU) < 4, "each takes more than a gigabyte"
@@ -717,25 +717,29 @@ def test_helpers_work_out_the_exact_answers_first(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(measure_module, "_WHOLE", Recent(2))
     values = (InputKind("normal", normal()), InputKind("whole", integers(-5, 5), exact=True))
     spec, of = replace(SPEC, values=values), kata(50, shapes=({"n": 2 * LARGE}, {"n": N}))
-    asked: list[tuple[str, int, bool]] = []
+    asked: list[tuple[int, numpy.ndarray]] = []
 
     class Some(Helpers):
         def answer(
             self, case: Case, rows: numpy.ndarray | None, call: tuple[int, int] | None = None
         ) -> tuple[Expected, ...]:
-            asked.append((case.shape.values, case.sizes["n"], call is None))
-            if call is not None or not is_there:
+            if call is not None:
                 raise HelperGone
-            assert rows is not None
+            assert case.shape.values == "whole" and rows is not None
+            asked.append((case.sizes["n"], rows))
+            if not is_there:
+                raise HelperGone
             return case.part(rows).expected
 
     large = _case(of, spec, {"n": 2 * LARGE}, "whole")
     for is_there in (False, True):
+        asked.clear()
         prepare_measure(of, spec, GPU, None, Ahead(), lambda: True, Some(0))
-        assert [item for item in asked if item[0] == "whole"] == [("whole", 2 * LARGE, True)] * (1 + is_there)
+        assert {n for n, _part in asked} == {2 * LARGE}
         assert (measure_module._WHOLE.get(large.key) is not None) is is_there
     rows = _rows(large, WHOLE)
     assert rows is not None
+    assert len(asked) == JUDGED and sorted(row for _n, part in asked for row in part) == [*rows]
     (mine,), (known,) = large.part(rows).expected, _expected_of(large, WHOLE, rows)
     assert numpy.array_equal(mine.value, known.value) and mine.bound is None
 

@@ -254,15 +254,19 @@ def helpers_for(kata: Kata, spec: Spec, gpu: Gpu) -> int:
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
     if len(shapes) * JUDGED <= ANSWERS_IN_TIME:
         return 0
-    return min(len(os.sched_getaffinity(0)) * 3 // 8, *(_fits(spec, sizes) for sizes in shapes))
+    return min(len(os.sched_getaffinity(0)) * 3 // 4, *(_fit_memory(spec, sizes) for sizes in shapes))
 
 
 def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
     """How many answers to contents of these sizes memory and processors allow to be worked out at once; at least 1."""
+    return min(max(1, len(os.sched_getaffinity(0)) // 2), _fit_memory(spec, sizes))
+
+
+def _fit_memory(spec: Spec, sizes: Mapping[str, int]) -> int:
+    """How many of them memory allows; at least 1."""
     tensors = (*spec.inputs, *spec.outputs)
     elements = sum(prod(tensor.extent(sizes)) for tensor in tensors)
-    fit = available_bytes() // 2 // (ANSWER_ELEMENT_BYTES * max(1, elements))
-    return max(1, min(len(os.sched_getaffinity(0)) // 2, fit))
+    return max(1, available_bytes() // 2 // (ANSWER_ELEMENT_BYTES * max(1, elements)))
 
 
 def prepare_exact(kata: Kata, spec: Spec, gpu: Gpu, go_on: Callable[[], bool], *, beside: bool = False) -> None:
@@ -683,7 +687,31 @@ def _expected_of(case: Case, seed: str, rows: ndarray | None, helpers: Helpers |
     """The answer in these rows. That to contents which do not change is worked out once for all katas of a family."""
     if rows is None or seed != WHOLE:
         return _in_rows(case, rows)
-    return _WHOLE.get_or_make(case.key, lambda: helpers.answer(case, rows) if helpers else case.part(rows).expected)
+    return _WHOLE.get_or_make(
+        case.key, lambda: _answer_in_parts(case, rows, helpers) if helpers else case.part(rows).expected
+    )
+
+
+def _answer_in_parts(case: Case, rows: ndarray, helpers: Helpers) -> tuple[Expected, ...]:
+    """This answer has as many rows as all judged ones together, so several helpers share it. Raises HelperGone."""
+    import numpy
+
+    with ThreadPoolExecutor(JUDGED) as pool:
+        parts = list(pool.map(lambda part: helpers.answer(case, part), numpy.array_split(rows, JUDGED)))
+    return tuple(_put_together(case, of_output) for of_output in zip(*parts, strict=True))
+
+
+def _put_together(case: Case, parts: Sequence[Expected]) -> Expected:
+    """The answer for one output in the rows of all parts, which are in order."""
+    import numpy
+
+    axis = parts[0].tensor.shape.index(str(case.spec.slice_dim))
+    bounds = [part.bound for part in parts if part.bound is not None]
+    return replace(
+        parts[0],
+        value=numpy.concatenate([part.value for part in parts], axis=axis),
+        bound=numpy.concatenate(bounds, axis=axis) if bounds else None,
+    )
 
 
 def _in_rows(case: Case, rows: ndarray | None) -> tuple[Expected, ...]:
