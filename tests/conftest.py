@@ -76,6 +76,29 @@ def nvcc_remembers(memory: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
+def one_clone(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A learner's clone for all tests of a module."""
+    from test_faces import Clone, make_clone
+
+    return Clone(make_clone(tmp_path_factory.mktemp("one")))
+
+
+@pytest.fixture(scope="module")
+def pristine(one_clone: Any) -> Path:
+    """The clone for tests that only read it."""
+    place: Path = one_clone.place
+    return place
+
+
+@pytest.fixture
+def clone(one_clone: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """With pristine skeletons and no progress; a test may edit its files."""
+    monkeypatch.setenv("KATA_DATA", str(tmp_path / "data"))
+    yield one_clone.place
+    one_clone.restore()
+
+
+@pytest.fixture(scope="module")
 def forked_children() -> Iterator[None]:
     """Sandboxes of a module's tests are forks of a clean process, as they are where a service grades."""
     from grader.sandbox.parent import forked_sandboxes

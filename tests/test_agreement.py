@@ -21,6 +21,7 @@ from grader import grade as pipeline
 from grader import pytest_plugin
 from grader.commands import grade as command
 from grader.content.catalog import load_catalog
+from grader.maintain.kata_builds import is_refused
 from grader.verdict import Kind
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,23 +57,27 @@ if __name__ == "__main__":
 
 KEEPER = """
 import os, pickle, sys
+from dataclasses import replace
 from pathlib import Path
 
-from grader import cli, grade as pipeline
+from grader import cli, grade as pipeline, pytest_plugin
 from grader.commands import grade as command
 
 real = pipeline.grade
+refused = os.environ["REFUSED"].split()  # katas whose files have no build
 
 def grade(kata, options, *, source=None, tell=None):
     place = Path(os.environ["KEPT"], kata.name)
-    if not place.exists():
-        place.write_bytes(pickle.dumps(real(kata, options, source=source, tell=tell)))
+    if not place.exists():  # the builds are those of test_wrong_kernels.py
+        asked = replace(options, together=kata.name not in refused)
+        place.write_bytes(pickle.dumps(real(kata, asked, source=source, tell=tell)))
     return pickle.loads(place.read_bytes())
 
 pipeline.grade = grade
+for face in (command, pytest_plugin):
+    face.prepare = lambda work, options, tell=None: None
 
 if __name__ == "__main__":
-    command.prepare = lambda work, options, tell=None: None  # nothing is graded again
     sys.exit(cli.main(sys.argv[1:]))
 """
 
@@ -194,7 +199,12 @@ def test_verdicts_are_shown_alike(wrong: dict[str, WrongKernel], tmp_path: Path)
     kept = tmp_path / "kept"
     kept.mkdir()
     (tmp_path / "keeper.py").write_text(KEEPER)
-    environment = {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}", "KEPT": str(kept)}
+    refused = [name for name, file in wrong.items() if is_refused(file)]
+    environment = {
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}",
+        "KEPT": str(kept),
+        "REFUSED": " ".join(refused),
+    }
     by_pytest = pytest_run(clone, *files, "--device", "sim", "-p", "keeper", "-p", "no:xdist", **environment)
     assert sorted(names) == sorted(path.name for path in kept.iterdir())
     by_kata = run(clone, "-m", "keeper", "grade", *names, "--device", "sim", **environment)

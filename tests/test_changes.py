@@ -24,10 +24,10 @@ def git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", *names, *arguments], cwd=folder, check=True, capture_output=True)
 
 
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with one commit: the katas and the wrong kernels of relu."""
-    clone = make_clone(tmp_path)
+    clone = make_clone(tmp_path_factory.mktemp("changes"))
     bugs = clone / "tests" / "wrong_kernels" / "relu.yaml"
     bugs.parent.mkdir(parents=True)
     bugs.write_bytes((ROOT / "tests" / "wrong_kernels" / "relu.yaml").read_bytes())
@@ -35,6 +35,14 @@ def clone(tmp_path: Path) -> Path:
     git(clone, "add", "-A")
     git(clone, "commit", "-qm", "all")
     return clone
+
+
+@pytest.fixture
+def clone(committed: Path) -> Path:
+    """The same, without what an earlier test changed."""
+    git(committed, "reset", "-q", "--hard")
+    git(committed, "clean", "-qfd")
+    return committed
 
 
 def change(file: Path, old: str, new: str) -> None:

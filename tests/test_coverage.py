@@ -18,7 +18,7 @@ from grader.maintain import coverage
 from grader.output.verdict_text import printed
 from grader.verdict import Coverage, Grade
 
-pytestmark = passed_before.REPOSITORY
+pytestmark = [passed_before.REPOSITORY, pytest.mark.usefixtures("forked_children")]
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOG = load_catalog(ROOT)

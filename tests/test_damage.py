@@ -39,6 +39,8 @@ OBJECTS = cache_folder() / "objects"  # of the simulator; a test has a cache of 
 LESS = "#ifndef LESS\n#define LESS <\n#endif\n"
 assert RIGHT.count(COMPARES) == 1
 
+pytestmark = pytest.mark.usefixtures("forked_children")
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, module_remembers: None) -> Path:
@@ -187,13 +189,18 @@ def obeys_permissions() -> None:
         ctypes.CDLL(None).prctl(drop_from_the_bounding_set, capability, 0, 0, 0)
 
 
+# In as many processes, one after another, as it is told.
 BUILT = f"""
     import sys
     sys.path.insert(0, {str(ROOT / "tests")!r})
     from test_damage import *
-    made, runs = built(KATA.solution_path)
-    manifest.check(made.folder, Hashes())
-    print(runs, "staging" in str(made.folder))
+    for _ in range(int(sys.argv[1])):
+        if os.fork() == 0:
+            made, runs = built(KATA.solution_path)
+            manifest.check(made.folder, Hashes())
+            print(runs, "staging" in str(made.folder))
+            sys.exit()
+        assert os.wait()[1] == 0
 """
 
 
@@ -202,17 +209,15 @@ def test_what_may_not_be_read_is_made_anew(folder: Path, place: str) -> None:
     entry = only_entry(folder)
     path = {"entry": entry, "key": entry.parent, "builds": entry.parent.parent, "library": entry / "kata.so"}[place]
     path.chmod(0)
-    said = []
-    for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(BUILT)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            preexec_fn=obeys_permissions,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        said.append(done.stdout.split())
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(BUILT), "2"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        preexec_fn=obeys_permissions,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    said = [line.split() for line in done.stdout.splitlines()]
     if place == "builds":  # what is below is whole: it may be of use again
         assert said[1] == ["0", "False"]
     else:
@@ -226,7 +231,7 @@ def test_where_nothing_can_be_kept_a_build_is_made_for_this_once(folder: Path) -
     (folder / "builds").chmod(0o555)
     script = f"import pathlib\npathlib.Path.chmod = lambda *_: None\n{textwrap.dedent(BUILT)}"
     done = subprocess.run(
-        [sys.executable, "-c", script],
+        [sys.executable, "-c", script, "1"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         preexec_fn=obeys_permissions,
         capture_output=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -21,45 +22,63 @@ from grader.verdict import Kind
 ROOT = Path(__file__).resolve().parent.parent
 
 
+KATAS = ("exercises", "solutions", "difficulty.yaml", "tracks.yaml")
+SUPPORT = tuple(f"grader/devices/sim/{name}" for name in ("support.json", "SUPPORT.md"))
+TABLES = (*SUPPORT, "README.md", *(f"docs/{name}" for name in ("voice.md", "voice.yaml", "swizzle.md")))
+
+
+def copied(tmp_path: Path, *parts: str) -> Path:
+    """A repository with these files and folders of this one, their times and compiled modules included."""
+    subprocess.run(["cp", "-a", "--parents", *parts, tmp_path], cwd=ROOT, check=True)
+    return tmp_path
+
+
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    ignore = shutil.ignore_patterns("__pycache__")
-    for part in ("exercises", "solutions", "grader"):
-        shutil.copytree(ROOT / part, tmp_path / part, ignore=ignore)
-    shutil.copy(ROOT / "difficulty.yaml", tmp_path)
-    shutil.copy(ROOT / "tracks.yaml", tmp_path)
-    shutil.copy(ROOT / ".clang-format", tmp_path)
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    shutil.copy(ROOT / "README.md", tmp_path)
-    (tmp_path / "docs").mkdir()
-    for name in ("voice.md", "voice.yaml", "swizzle.md"):
-        shutil.copy(ROOT / "docs" / name, tmp_path / "docs")
-    return tmp_path
+    """What is written for each kata, and the tables that follow from it."""
+    return copied(tmp_path, *KATAS, *TABLES)
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    """The grader alone."""
+    return copied(tmp_path, "grader")
+
+
+@pytest.fixture
+def helpers(tmp_path: Path) -> Path:
+    """The files that have helpers."""
+    return copied(tmp_path, "solutions", "grader/include", "difficulty.yaml")
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    return copied(tmp_path, *KATAS, *TABLES[len(SUPPORT) :], "grader", ".clang-format", "pyproject.toml")
 
 
 def test_imports_go_one_way() -> None:
     assert checks.check_imports(ROOT) == []
 
 
-def test_an_import_against_the_direction_is_found(copy: Path) -> None:
-    path = copy / "grader" / "content" / "catalog.py"
+def test_an_import_against_the_direction_is_found(code: Path) -> None:
+    path = code / "grader" / "content" / "catalog.py"
     path.write_text(path.read_text() + "\n\ndef late() -> None:\n    from grader.judge.check import check  # noqa\n")
-    problems = checks.check_imports(copy)
+    problems = checks.check_imports(code)
     assert len(problems) == 1 and "grader/content/catalog.py:" in problems[0]
     assert has(problems[0], "grader.judge.check", "judge", "after content")
 
 
-def test_a_circle_inside_a_room_is_found(copy: Path) -> None:
-    path = copy / "grader" / "judge" / "case.py"
+def test_a_circle_inside_a_room_is_found(code: Path) -> None:
+    path = code / "grader" / "judge" / "case.py"
     path.write_text(path.read_text() + "\n\ndef late() -> None:\n    from grader.judge.check import check  # noqa\n")
-    (problem,) = checks.check_imports(copy)
+    (problem,) = checks.check_imports(code)
     assert has(problem, "circle", "judge.case", "judge.check")
 
 
-def test_a_module_in_no_room_and_a_room_without_words_are_found(copy: Path) -> None:
-    (copy / "grader" / "surprise.py").write_text("")
-    (copy / "grader" / "judge" / "__init__.py").write_text("")
-    problems = checks.check_imports(copy)
+def test_a_module_in_no_room_and_a_room_without_words_are_found(code: Path) -> None:
+    (code / "grader" / "surprise.py").write_text("")
+    (code / "grader" / "judge" / "__init__.py").write_text("")
+    problems = checks.check_imports(code)
     assert len(problems) == 2 and has(problems[0], "surprise", "ROOMS")
     assert has(problems[1], "grader/judge/__init__.py", "docstring")
 
@@ -73,31 +92,31 @@ def test_a_long_python_function_is_found(tmp_path: Path) -> None:
     assert has(problem, "grader/a.py:2", "long", f"{style.LONGEST['.py'] + 1} lines")
 
 
-def test_a_helper_that_differs_without_a_reason_is_found(copy: Path) -> None:
-    path = copy / "solutions" / "warp_reduce" / "warp_reduce_sum_f32.cu"
+def test_a_helper_that_differs_without_a_reason_is_found(helpers: Path) -> None:
+    path = helpers / "solutions" / "warp_reduce" / "warp_reduce_sum_f32.cu"
     path.write_text(path.read_text().replace("offset = WARP_SIZE / 2", "offset = 16", 1))
-    (problem,) = checks.check_helpers(copy)
+    (problem,) = checks.check_helpers(helpers)
     assert has(problem, "warp_reduce_sum", "warp_reduce_sum_f32.cu", "solutions/helpers.yaml")
-    with (copy / "solutions" / "helpers.yaml").open("a") as reasons:
+    with (helpers / "solutions" / "helpers.yaml").open("a") as reasons:
         reasons.write("warp_reduce_sum: the lesson says so\n")
-    assert checks.check_helpers(copy) == []
+    assert checks.check_helpers(helpers) == []
 
 
-def test_a_reason_for_helpers_that_do_not_differ_is_found(copy: Path) -> None:
-    reasons = copy / "solutions" / "helpers.yaml"
+def test_a_reason_for_helpers_that_do_not_differ_is_found(helpers: Path) -> None:
+    reasons = helpers / "solutions" / "helpers.yaml"
     reasons.write_text(reasons.read_text() + "warp_reduce_max: they once did\n")
-    (problem,) = checks.check_helpers(copy)
+    (problem,) = checks.check_helpers(helpers)
     line = len(reasons.read_text().splitlines())
     assert has(problem, f"solutions/helpers.yaml:{line}", "warp_reduce_max", "do not differ")
 
 
-def test_without_the_folder_of_the_interview_all_other_commands_are_there(copy: Path) -> None:
-    shutil.rmtree(copy / "grader" / "interview")
-    commands = run(copy, "-m", "grader", "--help").stdout
+def test_without_the_folder_of_the_interview_all_other_commands_are_there(whole: Path) -> None:
+    shutil.rmtree(whole / "grader" / "interview")
+    commands = run(whole, "-m", "grader", "--help").stdout
     assert "watch" in commands and "interview" not in commands
-    done = run(copy, "-m", "grader", "hint", "relu_f32", KATA_DATA=str(copy / "data"))
+    done = run(whole, "-m", "grader", "hint", "relu_f32", KATA_DATA=str(whole / "data"))
     assert done.returncode == 0 and has(done.stdout, "hint 1 of 3"), done.stderr
-    assert run(copy, "-m", "grader", "dev", "check", "catalogue", "imports").returncode == 0
+    assert run(whole, "-m", "grader", "dev", "check", "catalogue", "imports").returncode == 0
 
 
 def test_no_module_of_the_grader_names_a_kata() -> None:
@@ -228,22 +247,22 @@ def test_a_kata_that_was_not_recorded_is_in_the_table_as_not_compared() -> None:
     assert support.text_of(known) == (ROOT / support.FILE).read_text()
 
 
-def test_bad_style_is_found_in_every_language(copy: Path) -> None:
+def test_bad_style_is_found_in_every_language(whole: Path) -> None:
     if shutil.which("clang-format") is None and not (Path(sys.executable).parent / "clang-format").exists():
         pytest.skip("the linters are not installed; pip install -e .[dev]")
     if (known := ROOT / ".mypy_cache").is_dir():  # of the check itself: what has not changed is not looked at again
-        shutil.copytree(known, copy / known.name)
-    for folder in [*(copy / "exercises").iterdir(), *(copy / "solutions").iterdir()]:  # one family is enough
+        shutil.copytree(known, whole / known.name)
+    for folder in [*(whole / "exercises").iterdir(), *(whole / "solutions").iterdir()]:  # one family is enough
         if folder.is_dir() and folder.name != "elementwise":
             shutil.rmtree(folder)
-    python = copy / "grader" / "verdict.py"
+    python = whole / "grader" / "verdict.py"
     python.write_text(python.read_text() + "\ndef untyped(x):\n    return   x\n")
-    kernel = copy / "solutions" / "elementwise" / "elementwise_f32.cu"
+    kernel = whole / "solutions" / "elementwise" / "elementwise_f32.cu"
     kernel.write_text(kernel.read_text().replace("    const int idx", "  const int idx"))
-    engine = copy / "grader" / "devices" / "sim" / "engine" / "product.cpp"
+    engine = whole / "grader" / "devices" / "sim" / "engine" / "product.cpp"
     turns = "".join(f"    value += {i};\n" for i in range(style.LONGEST[".cpp"]))
     engine.write_text(engine.read_text() + f"\nint too_long(int value) {{\n{turns}    return value;\n}}\n")
-    problems = "\n".join(style.check_style(copy))
+    problems = "\n".join(style.check_style(whole))
     assert "ruff format: " in problems and "verdict.py" in problems
     assert "mypy: " in problems and "no-untyped-def" in problems
     assert "clang-format: " in problems and "elementwise_f32.cu" in problems

@@ -31,6 +31,7 @@ from grader.devices import (
     Judged,
     Outcome,
     Poison,
+    Role,
     Rows,
     TimingRequest,
     TimingResult,
@@ -40,6 +41,7 @@ from grader.devices.gpu.device import COPIED_BYTES, _Placed
 from grader.devices.gpu.differ import Differ
 from grader.devices.gpu.driver import Driver
 from grader.devices.gpu.rows import RowReader
+from grader.devices.gpu.timing import _Output
 from grader.sandbox import frames, parent
 from grader.sandbox.child import SandboxError
 from grader.sandbox.frames import MOST_QUESTIONS, SHARED_BYTES, Child, FrameError, Parent, SharedBuffer, write_header
@@ -640,6 +642,37 @@ def test_an_updated_input_may_be_written_and_comes_back() -> None:
     placed = placed_on(HostDriver(), a_buffer("x", "updated", given))
     ctypes.memset(placed.pointer + 1000, 7, 1)
     assert [(item.kind, item.index) for item in placed.collect()] == [("out of bounds", 1000)]
+
+
+@pytest.mark.parametrize("role", ["in", "out", "updated"])
+def test_of_what_was_written_around_a_buffer_the_nearest_byte_is_said(role: Role) -> None:
+    data = Poison(0xFF, 1000) if role == "out" else contents(1000)
+    for places in ((-1,), (1000,), (-300, -5), (1007, 4000), (-2, 1003)):
+        placed = placed_on(HostDriver(), Buffer("x", role, "u8", 1, (1000,), data, 16))
+        for place in places:
+            ctypes.memset(placed.pointer + place, 7, 1)
+        before, after = [place for place in places if place < 0][-1:], [place for place in places if place > 0][:1]
+        assert [(item.kind, item.index) for item in placed.collect()] == [
+            ("out of bounds", place) for place in (*before, *after)
+        ]
+
+
+class HostStream(HostDriver):
+    def fill(self, address: int, byte: int, size: int) -> None:
+        ctypes.memset(address, byte, size)
+
+
+def test_around_the_output_of_a_timed_call_each_byte_is_looked_at() -> None:
+    driver, size = HostStream(), 1000
+    output = _Output(driver, Buffer("y", "out", "u8", 1, (size,), Poison(0x9D, size)))
+    pointer = output.place + 70_000
+    for place in (0, 69_999, 70_000 + size, output.room - 1):
+        output.prepare()
+        ctypes.memset(pointer, 7, size)
+        assert output.outside(pointer) is None
+        ctypes.memset(output.place + place, 7, 1)
+        found = output.outside(pointer)
+        assert found is not None and (found.kind, found.buffer) == ("out of bounds", "y")
 
 
 @pytest.mark.parametrize("size", [0, 1000])

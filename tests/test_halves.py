@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ import pytest
 
 from grader.compile import build as building
 from grader.compile.build import Build, CompileFailure, Request, Target, build, exported_names
-from grader.compile.halves import plan
+from grader.compile.halves import Plan, _is_as_expected, plan
 from grader.compile.symbols import dependencies
 from grader.compile.toolchain import Toolchain, find_toolchain
 from grader.content.catalog import load_catalog
@@ -149,11 +150,36 @@ def test_a_list_of_another_form_is_left_to_nvcc(both, tmp_path: Path) -> None:  
 @pytest.mark.parametrize(("code", "runtime", "after"), [("compute_90a", "none", 1), ("sm_90a", "static", 4)])
 def test_the_commands_of_this_nvcc_are_known(tmp_path: Path, code: str, runtime: str, after: int) -> None:
     """Without this a new version of nvcc would cost its users a third of their time, and no test would say so."""
-    (tmp_path / "kata.cu").touch()
+    found = listed_plan(tmp_path, code, runtime)
+    assert [len(part) for part in (found.device, found.host, found.join)] == [4, 2, after]
+
+
+def listed_plan(folder: Path, code: str = "sm_90a", runtime: str = "none") -> Plan:
+    """That of a file which nvcc would compile in ``folder``."""
+    (folder / "kata.cu").touch()
     flags = ["-shared", "-cudart", runtime, "-gencode", f"arch=compute_90a,code={code}", "--keep", "-MD"]
     toolchain = find_toolchain()
     command = [str(toolchain.nvcc), *toolchain.nvcc_flags, *flags, "-o", "kata.so", "kata.cu", "--dryrun"]
-    listed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stderr
+    listed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stderr
     found = plan(listed, "kata")
-    assert found is not None and [len(part) for part in (found.device, found.host, found.join)] == [4, 2, after]
-    assert plan(listed.replace("cudafe++", "another"), "kata") is None
+    assert found is not None and plan(listed.replace("cudafe++", "another"), "kata") is None
+    return found
+
+
+def test_data_of_any_length_is_as_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fatbinary writes a last line of two words or three in another way than one of four: what is not as expected has
+    the host's compiler do all of its work once more."""
+    environment = {**os.environ, **listed_plan(tmp_path).settings}
+    monkeypatch.chdir(tmp_path)
+    sizes = set()
+    for length in range(1, 34, 8):
+        text = f".version 9.0\n.target sm_90\n.address_size 64\n.global .b32 {length * 'x'};\n"
+        Path("kata.ptx").write_text(text)
+        made = "--create=kata.fatbin --embedded-fatbin=kata.embedded.c --image3=kind=ptx,sm=90,file=kata.ptx"
+        subprocess.run(f"fatbinary -64 --compress=false {made}", shell=True, env=environment, check=True)
+        sizes.add(Path("kata.fatbin").stat().st_size // 8 % 4)
+        assert _is_as_expected("kata"), length
+    assert sizes == {0, 1, 2, 3}
+    with Path("kata.fatbin").open("ab") as file:
+        file.write(bytes(8))
+    assert not _is_as_expected("kata")

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
@@ -24,7 +24,7 @@ from browser import DESK, PHONE, absent, browser, view  # noqa: F401
 from compiler import HeldCompiler
 from facts import all_of, has
 from patience import PATIENCE_S, wait_for
-from test_faces import ROOT, copied, make_clone, run
+from test_faces import ROOT, Clone, make_clone, run
 
 from grader.content import rung, skeleton, start
 from grader.content.catalog import Catalog, Kata, load_catalog
@@ -56,6 +56,8 @@ try:
 except ImportError:
     pexpect = None  # the tests that need a terminal say so
 
+pytestmark = pytest.mark.usefixtures("module_remembers")
+
 EASY = "elementwise_f32"
 WRONG = ("if (idx < n)", "if (idx <= n)")
 LAUNCH = Launch("k(float*)", 0, (1, 1, 1), (256, 1, 1), 40, 0, 512, 8, 1.0)
@@ -70,16 +72,11 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def one_clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     """With the planted bugs, which a part to debug draws from."""
-    made = make_clone(tmp_path_factory.mktemp("pristine"))
-    shutil.copytree(ROOT / "tests/wrong_kernels", made / "tests/wrong_kernels")
-    return made
-
-
-@pytest.fixture
-def clone(pristine: Path, tmp_path: Path) -> Path:
-    return copied(pristine, tmp_path)
+    made = make_clone(tmp_path_factory.mktemp("one"))
+    subprocess.run(["cp", "-a", "--parents", "tests/wrong_kernels", made], cwd=ROOT, check=True)
+    return Clone(made)
 
 
 @pytest.fixture(scope="module")
@@ -89,10 +86,9 @@ def catalog(pristine: Path) -> Catalog:
 
 
 @pytest.fixture
-def lone(catalog: Catalog, tmp_path: Path) -> Iterator[Catalog]:
+def lone(catalog: Catalog, clone: Path) -> Catalog:
     """The same with no interview yet, nor one afterwards."""
-    yield catalog
-    shutil.rmtree(session.interviews(catalog.root), ignore_errors=True)
+    return catalog
 
 
 class Time:
@@ -739,9 +735,11 @@ def test_over_time_is_said_and_counts_as_such(lone: Catalog, at: Time, monkeypat
 HOSTILE = "</pre></textarea><script>alert(1)</script><img src=x onerror=alert(1)> \" onclick='a' & &amp; more"
 
 
-def test_hostile_text_is_escaped(pristine: Path, tmp_path: Path, at: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_text_is_escaped(clone: Path, tmp_path: Path, at: Time, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a file's name, in a candidate's code, in what the code prints and in the name of its kernel."""
-    found = load_catalog(Path(shutil.copytree(pristine, tmp_path / HOSTILE.replace("/", "\\"))))
+    place = tmp_path / HOSTILE.replace("/", "\\")
+    place.symlink_to(clone)
+    found = load_catalog(place)
     crash = Verdict(Kind.CRASH, "it ended", printed=HOSTILE, line=1, finding=Finding("crash", "it ended", HOSTILE))
     monkeypatch.setattr(
         interview_run, "grade", lambda kata, options, **more: Grade(kata, source_of(more["source"]), (crash,), 1.0)
@@ -1089,21 +1087,24 @@ def test_the_clock_counts_down_and_its_keys_work(screen: None, clone: Path) -> N
     assert json.loads((on.folder / "interview.json").read_text())["clock_on_screen"]
 
 
-def test_leaving_the_clock_gives_the_terminal_back_and_the_time_runs_on(screen: None, clone: Path) -> None:
+def test_leaving_the_clock_gives_the_terminal_back_and_the_time_runs_on(
+    screen: None, clone: Path, tmp_path: Path
+) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "PS1": "$ "}
     shell = pexpect.spawn("/bin/sh", cwd=clone, env=env, timeout=LIMIT_S)
     shell.sendline(
-        f"stty -a > before; {sys.executable} -m grader interview --kata {EASY} --device sim; stty -a > after"
+        f"T={tmp_path}; stty -a > $T/before; "
+        f"{sys.executable} -m grader interview --kata {EASY} --device sim; stty -a > $T/after"
     )
     shell.expect(b"left \\| elementwise_f32")
     shell.send("q")
     shell.expect(b"resume` continues")
-    shell.sendline(f"{sys.executable} -m grader interview resume; echo code $?; stty -a > again")
+    shell.sendline(f"{sys.executable} -m grader interview resume; echo code $?; stty -a > $T/again")
     shell.expect(b"left \\| elementwise_f32")
     shell.sendintr()
     shell.expect(b"code 130")
-    wait_until(lambda: (clone / "again").is_file() and bool((clone / "again").read_text()))
-    texts = [(clone / name).read_text() for name in ("before", "after", "again")]
+    wait_until(lambda: (tmp_path / "again").is_file() and bool((tmp_path / "again").read_text()))
+    texts = [(tmp_path / name).read_text() for name in ("before", "after", "again")]
     assert texts[0] == texts[1] == texts[2]
     closed = [event["what"] for event in current(clone).events if event["what"] in ("open", "close")]
     assert closed == ["open", "close", "open", "close"]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from facts import has
 from patience import PATIENCE_S
-from test_faces import ROOT, copied, make_clone, pytest_run, run, solve
+from test_faces import ROOT, make_clone, pytest_run, run, solve
 
 from grader.content import rung, skeleton
 from grader.content.catalog import Kata, load_catalog
@@ -30,16 +30,6 @@ from grader.verdict import Grade, Kind, Measurement, Verdict
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("KATA_DATA", str(tmp_path / "data"))
     return tmp_path / "data"
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_clone(tmp_path_factory.mktemp("pristine"))
-
-
-@pytest.fixture
-def clone(pristine: Path, tmp_path: Path) -> Path:
-    return copied(pristine, tmp_path)
 
 
 def events(place: Path) -> tuple[Event, ...]:
@@ -449,21 +439,22 @@ def test_status_counts_by_level_and_family(clone: Path) -> None:
     assert data["last_grades"][0]["kata"] == "relu_f32" and len(data["last_grades"]) == 5
 
 
-def test_progress_goes_to_another_clone_and_back_without_doubles(clone: Path, pristine: Path, tmp_path: Path) -> None:
+def test_progress_goes_to_another_clone_and_back_without_doubles(clone: Path, tmp_path: Path) -> None:
     keep(clone, "elementwise_f32")
     kata(clone, "hint", "elementwise_f32")
     file = tmp_path / "p.jsonl"
     assert "2 events written" in kata(clone, "progress", "--export", str(file)).stdout
     assert kata(clone, "progress", "--export", "-").stdout == file.read_text()
     assert "0 new events" in kata(clone, "progress", "--import", str(file)).stdout
-    elsewhere = {"KATA_DATA": str(tmp_path / "elsewhere")}
-    assert "2 new events" in kata(pristine, "progress", "--import", str(file), **elsewhere).stdout
-    assert "passed, " in kata(pristine, "list", "elementwise_f32", **elsewhere).stdout
+    other, elsewhere = make_clone(tmp_path), {"KATA_DATA": str(tmp_path / "elsewhere")}
+    assert "2 new events" in kata(other, "progress", "--import", str(file), **elsewhere).stdout
+    assert "passed, " in kata(other, "list", "elementwise_f32", **elsewhere).stdout
     data = json.loads(kata(clone, "progress", "--json").stdout)
     assert data["events"] == 2 and data["clones"] == {str(clone): 2} and data["file"].endswith("data/progress.db")
 
 
-def test_a_clone_that_was_moved_can_take_its_progress_along(clone: Path, tmp_path: Path) -> None:
+def test_a_clone_that_was_moved_can_take_its_progress_along(tmp_path: Path) -> None:
+    clone = make_clone(tmp_path)
     keep(clone, "elementwise_f32")
     moved = clone.rename(tmp_path / "moved")
     (line,) = (line for line in kata(moved, "progress").stdout.splitlines() if f"{clone}:" in line)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from facts import all_of
 from patience import wait_for_the_end_of
-from test_faces import make_clone, solve
+from test_faces import solve
 
 from grader import KataError, load
 from grader.content.catalog import CatalogError, load_catalog
@@ -24,11 +24,10 @@ KATAS = load_catalog(ROOT).katas
 
 
 @pytest.fixture
-def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A clone of one's own to work in; also the working directory."""
-    place = make_clone(tmp_path)
-    monkeypatch.chdir(place)
-    return place
+def clone(clone: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """It is also the working directory."""
+    monkeypatch.chdir(clone)
+    return clone
 
 
 @pytest.fixture(scope="module")

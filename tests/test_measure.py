@@ -69,7 +69,11 @@ from grader.judge.measure import (
     NOISE_PAIRS,
     RANKS,
     STAGES,
+    WHOLE,
     Ahead,
+    _case,
+    _expected_of,
+    _rows,
     contents_bytes,
     fitted,
     helpers_for,
@@ -78,6 +82,7 @@ from grader.judge.measure import (
     rehearsals,
 )
 from grader.judge.measure import prepare as prepare_measure
+from grader.judge.recent import Recent
 from grader.output import speeds
 from grader.output.grade_json import record
 from grader.output.verdict_text import explanation, launches, speed
@@ -659,7 +664,7 @@ def test_many_answers_are_for_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
         name: helpers_for(KATAS[name], load_spec(KATAS[name]), GPU)
         for name in ("flash_attn_mma_stages_split_q", "hgemm_mma_m16n8k16_mma2x4_warp4x4", "softmax_f32x4")
     }
-    assert [*counts.values()] == [6, 0, 0]
+    assert [*counts.values()] == [12, 0, 0]
     monkeypatch.setattr(measure_module, "available_bytes", lambda: 8 << 30)
     name = "flash_attn_mma_stages_split_q"
     assert 1 <= helpers_for(KATAS[name], load_spec(KATAS[name]), GPU) < 4, "each takes more than a gigabyte"
@@ -705,6 +710,38 @@ def test_what_helpers_do_not_answer_is_worked_out_here(is_there: bool) -> None:
     assert measure(of, SPEC, Clock([0.9]), gpu=GPU, ahead=ahead)().passed
     wrong = Clock([0.9], answers=lambda call, seed: doubled(call, seed + 1))
     assert measure(of, SPEC, wrong, gpu=GPU, ahead=ahead)().kind is Kind.WRONG_ANSWER
+
+
+def test_helpers_work_out_the_exact_answers_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of them that are judged in rows. What they do not answer is worked out when it is asked for."""
+    monkeypatch.setattr(measure_module, "_WHOLE", Recent(2))
+    values = (InputKind("normal", normal()), InputKind("whole", integers(-5, 5), exact=True))
+    spec, of = replace(SPEC, values=values), kata(50, shapes=({"n": 2 * LARGE}, {"n": N}))
+    asked: list[tuple[int, numpy.ndarray]] = []
+
+    class Some(Helpers):
+        def answer(
+            self, case: Case, rows: numpy.ndarray | None, call: tuple[int, int] | None = None
+        ) -> tuple[Expected, ...]:
+            if call is not None:
+                raise HelperGone
+            assert case.shape.values == "whole" and rows is not None
+            asked.append((case.sizes["n"], rows))
+            if not is_there:
+                raise HelperGone
+            return case.part(rows).expected
+
+    large = _case(of, spec, {"n": 2 * LARGE}, "whole")
+    for is_there in (False, True):
+        asked.clear()
+        prepare_measure(of, spec, GPU, None, Ahead(), lambda: True, Some(0))
+        assert {n for n, _part in asked} == {2 * LARGE}
+        assert (measure_module._WHOLE.get(large.key) is not None) is is_there
+    rows = _rows(large, WHOLE)
+    assert rows is not None
+    assert len(asked) == JUDGED and sorted(row for _n, part in asked for row in part) == [*rows]
+    (mine,), (known,) = large.part(rows).expected, _expected_of(large, WHOLE, rows)
+    assert numpy.array_equal(mine.value, known.value) and mine.bound is None
 
 
 def test_helpers_stop_while_something_is_timed() -> None:

@@ -21,10 +21,11 @@ from grader.compile.toolchain import Gpu
 from grader.content.catalog import load_catalog
 from grader.content.rung import code_of
 from grader.content.source_file import source_of
-from grader.grade import Options, grade
+from grader.grade import Options, grade, prepare
 from grader.judge.cards import CARDS, LIMITS, blocks_per_sm
 from grader.learner import progress
 from grader.maintain import wrong_kernel
+from grader.maintain.kata_builds import as_solution
 from grader.pages import practice
 from grader.practice import estimates, faster, hunts, quantity
 from grader.practice.estimates import BY_NAME, EstimateError
@@ -33,7 +34,7 @@ from grader.practice.hunts import Hunt, HuntError
 from grader.practice.quantity import QuantityError
 from grader.verdict import Grade, Kind, Verdict
 
-pytestmark = [passed_before.REPOSITORY, pytest.mark.usefixtures("module_remembers")]
+pytestmark = [passed_before.REPOSITORY, pytest.mark.usefixtures("forked_children")]
 
 CATALOG = load_catalog(ROOT)
 BUGS = hunts.bugs(CATALOG)
@@ -52,7 +53,13 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def say(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
+def say(
+    pristine: Path,
+    tmp_path: Path,
+    nvcc_remembers: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Say:
     """Runs a command in a clone. Returns its exit code and all that it said."""
     monkeypatch.chdir(pristine)
     monkeypatch.setenv("KATA_DATA", str(tmp_path / "data"))
@@ -117,11 +124,12 @@ def test_a_longer_file_without_its_line_in_a_verdict_is_harder() -> None:
 
 def test_a_hunt_fails_as_planted_and_passes_without_its_bug(tmp_path: Path) -> None:
     hunt = next(hunt for hunt in DRAWN if hunt.omission and len(code_of(hunt.text)) < hunts.LONG)
-    options = Options(device="sim", smallest=False, diagnose=False, last_failure=False)
-    kinds = []
-    for name, text in (("bug.cu", hunt.text), ("right.cu", hunts.right_text(hunt))):
-        (tmp_path / name).write_text(text)
-        kinds.append(grade(hunt.kata, options, source=tmp_path / name).verdict.kind)
+    options = Options(device="sim", smallest=False, diagnose=False, last_failure=False, together=True)
+    files = tmp_path / "bug.cu", tmp_path / "right.cu"
+    for file, text in zip(files, (hunt.text, hunts.right_text(hunt)), strict=True):
+        file.write_text(text)
+    prepare([(hunt.kata, file) for file in files], options)
+    kinds = [grade(hunt.kata, options, source=file).verdict.kind for file in files]
     assert kinds[0] in hunt.wrong.sim.kinds and kinds[1] is Kind.PASS
 
 
@@ -363,8 +371,16 @@ COUNTED_BY_HAND = {
 }
 
 
+@pytest.fixture(scope="module")
+def compiled() -> None:
+    """The solutions that are counted: the builds that `kata dev check` makes."""
+    katas = [CATALOG.katas[name] for name in COUNTED_BY_HAND]
+    prepare([(kata, kata.solution_path) for kata in katas], as_solution("sim"))
+
+
 @pytest.mark.parametrize("name", COUNTED_BY_HAND)
-def test_counters_that_were_derived_by_hand_agree(name: str) -> None:
+def test_counters_that_were_derived_by_hand_agree(name: str, compiled: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(estimates, "Options", as_solution)
     of = estimates.estimate(CATALOG, CATALOG.katas[name], "H200")
     sectors, wavefronts, instructions = COUNTED_BY_HAND[name]
     assert (of.right("sectors"), of.right("wavefronts")) == (sectors, wavefronts)

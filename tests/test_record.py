@@ -9,8 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-from test_faces import make_clone, run, solve
+from test_faces import run, solve
 
 from grader.content.catalog import load_catalog
 from grader.content.source_file import Source
@@ -21,11 +20,6 @@ from grader.verdict import CaseCounters, Grade, Kind, Measurement, Mismatch, Ver
 
 ROOT = Path(__file__).resolve().parent.parent
 KATA = load_catalog(ROOT).katas["elementwise_f32"]
-
-
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    return make_clone(tmp_path)
 
 
 def grade(place: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ from grader.grade import Options, grade
 from grader.judge.repair_words import Names
 from grader.verdict import Kind, Verdict
 
-pytestmark = passed_before.REPOSITORY
+pytestmark = [passed_before.REPOSITORY, pytest.mark.usefixtures("forked_children")]
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOG = load_catalog(ROOT)

@@ -12,9 +12,9 @@ import pytest
 from facts import has
 
 from grader.content.catalog import load_catalog
-from grader.grade import Options, grade
+from grader.grade import Options, grade, prepare
 from grader.output.verdict_text import explanation
-from grader.verdict import Kind, Verdict
+from grader.verdict import Kind
 
 pytestmark = passed_before.REPOSITORY
 
@@ -22,12 +22,7 @@ KATA = load_catalog(Path(__file__).resolve().parent.parent).katas["hgemm_mma_cub
 SOLUTION = KATA.solution_path.read_text()
 START = SOLUTION.index("    cublasGemmEx(")
 CALL = SOLUTION[START : SOLUTION.index(";", START) + 1]
-
-
-def verdict_on(text: str, folder: Path) -> Verdict:
-    source = folder / f"{KATA.name}.cu"
-    source.write_text(text)
-    return grade(KATA, Options(device="sim"), source=source).verdict
+OPTIONS = Options(device="sim", together=True)
 
 
 RIGHT = {
@@ -50,20 +45,6 @@ RIGHT = {
         + "\n    (void)alpha;",
     ),
 }
-
-
-@pytest.mark.parametrize("name", list(RIGHT)[:2])
-def test_right_product(name: str, tmp_path: Path) -> None:
-    source = tmp_path / f"{KATA.name}.cu"
-    source.write_text(SOLUTION.replace(CALL, RIGHT[name][0]))
-    result = grade(KATA, Options(device="sim"), source=source)
-    assert result.passed, explanation(result)
-
-
-def test_beta_adds_to_what_is_there(tmp_path: Path) -> None:
-    """Two halves of the product, each rounded to half: not right to the last bit, but no other kind of wrong."""
-    verdict = verdict_on(SOLUTION.replace(CALL, RIGHT["a half of the sum, twice"][0]), tmp_path)
-    assert verdict.kind in (Kind.PASS, Kind.WRONG_ANSWER) and verdict.error_share < 4
 
 
 WRONG = {
@@ -110,10 +91,35 @@ WRONG = {
 }
 
 
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory, forked_children: None) -> dict[str, Path]:
+    """A file of each variant, by its name; most of them in one run of nvcc."""
+    texts = {name: SOLUTION.replace(CALL, call) for name, (call,) in RIGHT.items()}
+    texts |= {name: SOLUTION.replace(old, new, 1) for name, ((old, new), *_) in WRONG.items()}
+    folder, files = tmp_path_factory.mktemp("cublas"), {}
+    for number, (name, text) in enumerate(texts.items()):
+        assert text != SOLUTION, name
+        files[name] = folder / f"{number}.cu"
+        files[name].write_text(text)
+    prepare([(KATA, file) for file in files.values()], OPTIONS)
+    return files
+
+
+@pytest.mark.parametrize("name", list(RIGHT)[:2])
+def test_right_product(name: str, sources: dict[str, Path]) -> None:
+    result = grade(KATA, OPTIONS, source=sources[name])
+    assert result.passed, explanation(result)
+
+
+def test_beta_adds_to_what_is_there(sources: dict[str, Path]) -> None:
+    """Two halves of the product, each rounded to half: not right to the last bit, but no other kind of wrong."""
+    verdict = grade(KATA, OPTIONS, source=sources["a half of the sum, twice"]).verdict
+    assert verdict.kind in (Kind.PASS, Kind.WRONG_ANSWER) and verdict.error_share < 4
+
+
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_call(name: str, tmp_path: Path) -> None:
-    (old, new), kind, facts = WRONG[name]
-    assert old in SOLUTION
-    verdict = verdict_on(SOLUTION.replace(old, new, 1), tmp_path)
+def test_wrong_call(name: str, sources: dict[str, Path]) -> None:
+    _, kind, facts = WRONG[name]
+    verdict = grade(KATA, OPTIONS, source=sources[name]).verdict
     assert verdict.kind is kind
     assert has(verdict.summary, *facts)

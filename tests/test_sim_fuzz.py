@@ -64,9 +64,15 @@ class Choices:
         return self._random.randrange(max(count, 1))
 
     def match(self, pattern: re.Pattern[str], text: str) -> tuple[int, int]:
-        """Where one of the pattern's matches stands; the text's end where there is none."""
-        found = [match.span() for match in pattern.finditer(text)]
-        return found[self.below(len(found))] if found else (len(text), len(text))
+        """Where one of the pattern's matches stands, on the line of a place that is chosen or behind it; the text's end
+        where there is none. A match of all of the text's, each time, takes longer than the simulator does."""
+        line = text.rfind("\n", 0, self.below(len(text))) + 1
+        end = text.find("\n", line)
+        found = [match.span() for match in pattern.finditer(text, line, len(text) if end < 0 else end)]
+        if found:
+            return found[self.below(len(found))]
+        behind = pattern.search(text, line)
+        return behind.span() if behind else (len(text), len(text))
 
     def line(self, lines: list[str]) -> int:
         return self.below(len(lines))

@@ -312,6 +312,23 @@ def test_mma_of_odd_values(
     assert single(mma_device, form, a, b, c) == expected
 
 
+@pytest.mark.parametrize("nothing", [0.0, -0.0])
+def test_mma_of_nothing(mma_device: SimDevice, nothing: float) -> None:
+    """It is +0, whichever of the matrices is empty and whatever the signs; but infinity times nothing is NaN."""
+    case = case_of(HALVES)
+    whole_a, whole_b = torch.ones(case.m, case.k).half(), -torch.ones(case.k, 8).half()
+    empty_a, empty_b, start = whole_a * nothing, whole_b * nothing, torch.full((case.m, 8), nothing)
+    for a, b in ((empty_a, whole_b), (whole_a, empty_b), (empty_a, empty_b)):
+        d = multiply(mma_device, case, a, b, start)
+        assert not d.any() and not d.signbit().any()
+    infinite_a, infinite_b = whole_a.clone(), whole_b.clone()
+    infinite_a[3, 5] = infinite_b[5, 3] = INF
+    assert multiply(mma_device, case, infinite_a, empty_b, start)[3].isnan().all()
+    assert multiply(mma_device, case, empty_a, infinite_b, start)[:, 3].isnan().all()
+    start[2, 1] = 5.0
+    assert multiply(mma_device, case, empty_a, whole_b, start).nonzero().tolist() == [[2, 1]]
+
+
 def test_tf32_ignores_the_last_thirteen_bits(mma_device: SimDevice) -> None:
     assert (
         single(mma_device, "m16n8k8.row.col.f32.tf32.tf32.f32", [1.0 + 2.0**-11], [1.0 + 2.0**-10], 0.0) == 1 + 2**-10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy
@@ -11,14 +12,31 @@ import pytest
 import torch
 from facts import all_of
 
+from grader.content.attention import magnitude
 from grader.content.catalog import Kata, load_catalog
 from grader.content.dtype import DTYPES
 from grader.content.formulas import softmax
-from grader.content.spec import PERIOD, Accumulated, InputKind, Rng, Size, Spec, SpecError, Tensor, load_spec
+from grader.content.spec import (
+    PERIOD,
+    Accumulated,
+    InputKind,
+    Rng,
+    Size,
+    Spec,
+    SpecError,
+    Tensor,
+    integers,
+    load_spec,
+    normal,
+)
 from grader.devices import Limits
+from grader.judge import case as case_module
 from grader.judge.case import Case, CaseKey
+from grader.judge.encoding import encode
 
 pytestmark = passed_before.REPOSITORY
+
+KATAS = load_catalog(Path(__file__).resolve().parent.parent).katas
 
 FILE = """
 from grader.content.spec import Exact, Size, Spec, Tensor, InputKind, normal
@@ -209,3 +227,72 @@ def test_partial_outputs_in_half_are_seen_where_the_values_cancel(name: str, kin
         output = (output + weights[..., tile] @ inputs["V"][..., tile, :]).astype(numpy.float16).astype(float)
     assert right.bound is not None
     assert (abs(output.reshape(right.value.shape) - right.value) > right.bound).any() == is_seen
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+def test_one_period_of_a_draw_says_all_of_it(dtype: str) -> None:
+    """The inputs of a large case are what was drawn in full and then rounded, also where an earlier case had the same
+    draws and where a draw of another kind comes in between."""
+    fills = {"x": normal(mean=1.0), "i": integers(-9, 9), "u": lambda rng, shape, sizes: rng.uniform(shape, 0, 1)}
+    names = ("x", "i", "u", "z")
+    values = InputKind("some", {**fills, "z": normal()})
+    spec = replace(
+        load_spec(KATAS["elementwise_f32"]),
+        inputs=tuple(Tensor(name, ("n",)) for name in names),
+        sizes={"n": Size(0, 10)},
+        values=(values,),
+    )
+    of = replace(KATAS["elementwise_f32"], elem=dtype)
+    for n in (PERIOD + 11, PERIOD + 5):
+        rng = Rng(7)
+        drawn = {name: encode(values.for_input(name)(rng, (n,), {}), DTYPES[dtype]) for name in names}
+        inputs = Case(of, spec, CaseKey.of(spec, {"n": n}, "some", 7)).inputs
+        assert all(drawn[name].tobytes() == inputs[name].tobytes() for name in names)
+
+
+BATCHES = {name: spec for name, kata in KATAS.items() if (spec := load_spec(kata)).batch}
+
+
+def test_a_batch_comes_first() -> None:
+    assert len(BATCHES) > 30
+    for name, spec in BATCHES.items():
+        assert all(tensor.shape[: len(spec.batch)] == spec.batch for tensor in spec.outputs), name
+        for tensor in spec.inputs:
+            assert tensor.shape[: len(spec.batch)] == spec.batch or not {*tensor.shape} & {*spec.batch}, name
+        assert spec.slice_dim not in spec.batch
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["flash_attn_mma_stages_split_q", "flash_attn_mma_causal_f16", "flash_attn_mma_lse_f16", "flash_attn_mma_gqa_f16",
+     "fa_wgmma_fp8"],
+)  # fmt: skip
+def test_answers_in_groups_of_a_batch_are_those_of_all_of_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In all rows and in some, of which the last group has fewer heads than the others."""
+    kata, spec = KATAS[name], BATCHES[name]
+    sizes = {**spec.named_sizes[0], "N": 130, spec.batch[0]: 3, spec.batch[1]: 5}
+    case = Case(kata, spec, CaseKey.of(spec, sizes, spec.values[0].name, 1))
+    case = Case(kata, spec, case.shape, case.inputs)  # whose answer is not kept
+    rows = numpy.array([0, 3, sizes["N"] - 1])
+    whole = [*case.expected, *case.part(rows).expected]
+    most = max(array.size for array in case.inputs.values())
+    monkeypatch.setattr(case_module, "GROUP_ELEMENTS", 2 * most // 15)
+    assert [group.sizes[spec.batch[1]] for (group,) in case._groups() or []] == [2] * 7 + [1]
+    parts = [*Case(kata, spec, case.shape, case.inputs).expected, *case.part(rows).expected]
+    for one, other in zip(whole, parts, strict=True):
+        assert one.value.shape == other.value.shape and one.bound is not None and other.bound is not None
+        assert numpy.allclose(one.value, other.value, rtol=0, atol=1e-13 * abs(one.value).max())
+        assert numpy.allclose(one.bound, other.bound, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("acc", "values"), [("f16", "normal"), ("f32", "cancelling"), ("f32", "large")])
+def test_a_bound_in_float32_is_that_of_float64(acc: str, values: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "flash_attn_mma_stages_split_q" + "_acc_f32" * (acc == "f32")
+    kata, spec = KATAS[name], BATCHES[name]
+    case = Case(kata, spec, CaseKey.of(spec, {"B": 1, "H": 2, "N": 150, "D": 64}, values, 3))
+    wide = case._wide()
+    found = magnitude(acc)(**wide, sizes=case.sizes)
+    monkeypatch.setattr(numpy, "float32", numpy.float64)
+    right = magnitude(acc)(**wide, sizes=case.sizes)
+    assert found.dtype == right.dtype == numpy.float64 and not numpy.array_equal(found, right)
+    assert numpy.allclose(found, right, rtol=4e-3 if values == "large" else 3e-4, atol=0)

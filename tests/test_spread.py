@@ -18,6 +18,8 @@ from grader.learner import progress
 
 pytest.importorskip("xdist", reason="pytest-xdist is not installed; pip install -e .[parallel]")
 
+pytestmark = pytest.mark.usefixtures("module_remembers")
+
 RIGHT = ("relu_f32", "relu_f32x4", "elementwise_f32")
 
 
@@ -35,7 +37,7 @@ def verdicts(said: str) -> dict[str, str]:
     return {name: word for word, name in re.findall(r"^(PASSED|FAILED|NOT STARTED) \S+::(\w+)", said, re.MULTILINE)}
 
 
-def test_the_work_is_spread_and_nothing_is_lost(tmp_path: Path, nvcc_remembers: None) -> None:
+def test_the_work_is_spread_and_nothing_is_lost(tmp_path: Path) -> None:
     clone = make_clone(tmp_path)
     for name in RIGHT:
         solve(clone, name)

@@ -12,7 +12,7 @@ from pathlib import Path
 import passed_before
 import pytest
 from facts import has
-from test_faces import ROOT, copied, make_clone, pytest_run, run
+from test_faces import ROOT, pytest_run, run
 
 from grader.compile import unit
 from grader.compile.build import Request, Target, _signature_header
@@ -41,16 +41,6 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_clone(tmp_path_factory.mktemp("pristine"))
-
-
-@pytest.fixture
-def clone(pristine: Path, tmp_path: Path) -> Path:
-    return copied(pristine, tmp_path)
-
-
-@pytest.fixture(scope="module")
 def texts() -> dict[tuple[str, str], str]:
     """All sketches and blanks."""
     return {(kata.name, each): start.text_of(kata, each) for kata in KATAS for each in (start.SKETCH, start.BLANK)}
@@ -59,7 +49,10 @@ def texts() -> dict[tuple[str, str], str]:
 # -- the texts ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_start_is_untouched_and_every_solution_is_not(texts: dict[tuple[str, str], str]) -> None:
+def test_every_start_is_untouched_and_every_solution_is_not(
+    texts: dict[tuple[str, str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "sketch_of", lambda kata: texts[kata.name, start.SKETCH])  # made once
     for kata in KATAS:
         for each in (start.SKETCH, start.BLANK):
             assert start.is_untouched(kata, texts[kata.name, each]), (kata.name, each)

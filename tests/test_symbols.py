@@ -22,7 +22,7 @@ from grader.grade import Options, grade
 from grader.output.verdict_text import explanation
 from grader.verdict import Kind
 
-pytestmark = passed_before.REPOSITORY
+pytestmark = [passed_before.REPOSITORY, pytest.mark.usefixtures("forked_children")]
 
 ROOT = Path(__file__).resolve().parent.parent
 KATA = load_catalog(ROOT).katas["elementwise_f32"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import passed_before
 import pytest
 from facts import has
-from test_faces import ROOT, copied, make_clone, run
+from test_faces import ROOT, run
 
 from grader.content.catalog import CatalogError, load_catalog
 from grader.content.start import BLANK, SKELETON
@@ -32,16 +32,6 @@ BLANKS = sum(step.blank for step in TRACKS["interview"].steps)
 @pytest.fixture(autouse=True)
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KATA_DATA", str(tmp_path / "data"))
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_clone(tmp_path_factory.mktemp("pristine"))
-
-
-@pytest.fixture
-def clone(pristine: Path, tmp_path: Path) -> Path:
-    return copied(pristine, tmp_path)
 
 
 def fresh() -> dict[str, State]:

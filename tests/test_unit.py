@@ -9,9 +9,10 @@ from pathlib import Path
 
 import passed_before
 import pytest
+from facts import has
 
 from grader import grade as pipeline
-from grader.compile import unit, unit_build
+from grader.compile import build, unit, unit_build
 from grader.compile.build import Build, CompileFailure, Request, Target, build_all
 from grader.compile.host_view import host_view
 from grader.compile.toolchain import find_toolchain
@@ -25,13 +26,13 @@ from grader.output.verdict_text import explanation
 from grader.storage.cache import cache_folder
 from grader.verdict import Kind
 
-pytestmark = passed_before.REPOSITORY
+pytestmark = [passed_before.REPOSITORY, pytest.mark.usefixtures("forked_children")]
 
 ROOT = Path(__file__).resolve().parent.parent
 KATAS = load_catalog(ROOT).katas
 TARGETS = (Target("sim", "sm_80"), Target("sim", "sm_90a"))
 # All include kata.cuh, cuda_fp16.h and cstdint; kernels, templates, functions and shared memory, inline assembly.
-ALIKE = ("hgemv_k16_f16x8_pack", "hgemm_mma_m16n8k16_naive", "hgemm_mma_m16n8k16_mma2x4")
+ALIKE = ("hgemv_k16_f16x8_pack", "hgemm_mma_m16n8k16_naive")
 
 
 WMMA = ("hgemm_wmma_m16n16k16_naive", "hgemm_wmma_m16n16k16_mma4x2")
@@ -49,6 +50,11 @@ def empty_cache(tmp_path: Path, nvcc_remembers: None, monkeypatch: pytest.Monkey
 def request_for(name: str, source: Path | None = None, target: Target = TARGETS[1]) -> Request:
     kata = KATAS[name]
     return Request(kata, load_spec(kata), source_of(source or kata.solution_path), target, together=True)
+
+
+def strict(request: Request) -> Request:
+    """As a solution is compiled."""
+    return replace(request, warnings_are_errors=True)
 
 
 def changed(name: str, folder: Path, was: str, becomes: str) -> Path:
@@ -87,8 +93,9 @@ def code(ptx: Path) -> list[str]:
     ("names", "targets", "runs"), [(ALIKE, TARGETS, 2), (UNLIKE, TARGETS[:1], 2), (HOPPER, TARGETS[1:], 2)]
 )
 def test_each_gets_the_code_that_it_gets_alone(names: Sequence[str], targets: Sequence[Target], runs: int) -> None:
-    """From as many runs of nvcc as the machine is asked to do side by side; for an older card whatever they include."""
-    requests = [request_for(name, target=target) for name in names for target in targets]
+    """From as many runs of nvcc as the machine is asked to do side by side; for an older card whatever they include,
+    with the library for the newest card where that is made too."""
+    requests = [strict(request_for(name, target=target)) for name in names for target in targets]
     together = built(requests, runs=runs)
     alone = build_all([replace(request, together=False) for request in requests], find_toolchain())
     for one, other in zip(together, alone, strict=True):
@@ -97,6 +104,9 @@ def test_each_gets_the_code_that_it_gets_alone(names: Sequence[str], targets: Se
         assert one.source.read_bytes() == other.source.read_bytes()
         ours, theirs = code(one.ptx), code(other.ptx)
         assert ours == theirs
+    if len(targets) == 2:
+        older, newest = ({one.library.read_bytes() for one in together[first::2]} for first in (0, 1))
+        assert older == newest and len(newest) == 1
     assert any(word in line for line in ours for word in ("mma", "shfl", "cp.async.bulk.tensor"))
 
 
@@ -114,9 +124,35 @@ def test_a_name_of_the_global_namespace_is_found(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("empty_cache")
 def test_includes_of_one_file_are_not_there_for_another(tmp_path: Path) -> None:
     poor = changed(WMMA[0], tmp_path, "#include <mma.h>", "")
-    first, second = build_all([request_for(WMMA[0], poor), request_for(WMMA[1])], find_toolchain(), jobs=1)
+    requests = [strict(request_for(WMMA[0], poor)), strict(request_for(WMMA[1]))]
+    first, second = build_all(requests, find_toolchain(), jobs=1)
     assert isinstance(first, CompileFailure) and first.line is not None
     assert isinstance(second, Build)
+
+
+def units_of(requests: Sequence[Request]) -> list[tuple[str, ...]]:
+    """The folders of the files in each unit, "kernels" before those for which nvcc makes no library."""
+    common, found = build._common(), []
+    jobs = [build._plan(request, find_toolchain(), common, None) for request in requests]
+    for one in unit_build._units([job for job in jobs if isinstance(job, unit_build.Job)], 1):
+        named = [job.request.source.path.parent.name for _, job in one.jobs]
+        found.append((*(["kernels"] if one.library_of else []), *named))
+    return found
+
+
+def test_only_files_with_its_includes_are_beside_one_in_which_warnings_are_errors(tmp_path: Path) -> None:
+    includes = ["<cmath>", "<cstdio>", "<cstdio>", "<cassert>", "<cstdint>"]
+    sources = []
+    for number, header in enumerate(includes):
+        sources.append(tmp_path / str(number) / "relu_f32.cu")
+        sources[-1].parent.mkdir()
+        sources[-1].write_text(f"#include {header}\n// {number}\n{KATAS['relu_f32'].solution_path.read_text()}")
+    requests = [request_for("relu_f32", source) for source in sources]
+    assert units_of(requests) == [("0", "1", "2", "3", "4")]
+    assert units_of([*map(strict, requests[:2]), *requests[2:]]) == [("0",), ("1", "2"), ("3", "4")]
+    older = [replace(request, target=TARGETS[0]) for request in map(strict, requests[:2])]
+    assert units_of(older) == [("0", "1")]
+    assert units_of([*older, strict(requests[0])]) == [("1",), ("kernels", "0"), ("0",)]
 
 
 @pytest.mark.usefixtures("empty_cache")
@@ -124,9 +160,8 @@ def test_includes_of_one_file_are_not_there_for_another(tmp_path: Path) -> None:
 def test_warnings_are_errors_of_their_own_file_alone(tmp_path: Path, unused: str) -> None:
     """In the kernel nvcc warns, in the launcher g++ does too."""
     bad = changed("relu_f32", tmp_path, unused, f"    int of_no_use = n;\n{unused}")
-    strict = [replace(request_for("relu_f32x4"), warnings_are_errors=True)]
-    strict.append(replace(request_for("relu_f32", bad), warnings_are_errors=True))
-    good, failure, lenient = build_all([*strict, request_for("relu_f32", bad)], find_toolchain(), jobs=1)
+    requests = [strict(request_for("relu_f32x4")), strict(request_for("relu_f32", bad)), request_for("relu_f32", bad)]
+    good, failure, lenient = build_all(requests, find_toolchain(), jobs=1)
     assert isinstance(good, Build) and good.tag
     assert isinstance(failure, CompileFailure) and "of_no_use" in failure.message
     assert isinstance(lenient, Build) and lenient.tag
@@ -409,12 +444,25 @@ BESIDE = {
     "an assertion": ("if (idx < n) y", "assert(idx < n);\n    y"),
     "a text": ("if (idx < n) y", 'if (idx == 0) printf("%s\\n", __func__);\n    if (idx < n) y'),
 }
-INCLUDED = '#include "kata.cuh"\n#include <cassert>\n#include <cstdio>'
+INCLUDED = """#include "kata.cuh"
+#include <cassert>
+#include <cstdio>
+#include <cstdlib>
+"""
+# Names that kernels of others use: a file with a name of its own is compiled as a whole.
+KNOWN = """
+extern int of_the_host;
+inline void at_end(void (*last)()) { atexit(last); }
+__device__ inline void spare(int n) { assert(n); printf("%s", __func__); }
+__device__ inline void spare(long n) { asm volatile("mov.b64 %0, %1;" : "=l"(n) : "l"(n)); }
+__device__ inline void spare(unsigned n) { asm volatile("mov.b32 %0, %1;" : "=r"(n) : "r"(n)); }
+"""
 
 
 def kernels_beside(folder: Path, edits: Sequence[tuple[str, str]]) -> list[Path]:
     """Files of relu_f32, the first without an edit."""
     text = KATAS["relu_f32"].solution_path.read_text().replace('#include "kata.cuh"', INCLUDED)
+    text = text.replace("constexpr int THREADS", f"{KNOWN}constexpr int THREADS")
     sources = []
     for number, (was, becomes) in enumerate([("", ""), *edits]):
         assert was in text
@@ -444,7 +492,7 @@ def test_files_with_one_launcher_share_its_library_and_have_the_verdicts_that_th
     """Two runs of nvcc: the whole first file, and the kernels of all others."""
     sources = kernels_beside(tmp_path, list(BESIDE.values()))
     requests = [request_for("relu_f32", source) for source in sources]
-    first, *others = built([replace(requests[0], warnings_are_errors=True), *requests[1:]], runs=2)
+    first, *others = built([strict(requests[0]), *requests[1:]], runs=2)
     assert isinstance(first, Build)
     options = Options(device="sim", last_failure=False)
     told = set()
@@ -464,8 +512,8 @@ def test_a_view_that_leaves_out_too_much_is_noticed(tmp_path: Path, monkeypatch:
     """What the test above compares tells a launcher from another one; another kernel's name is noticed by the build."""
     monkeypatch.setattr(unit, "host_view", lambda text: "")
     few = ("const int blocks = (n - 1) / THREADS + 1;", "const int blocks = n / THREADS;")
-    sources = kernels_beside(tmp_path, [few, ("relu_f32_kernel", "other_kernel")])
-    sources[2].write_text(sources[2].read_text().replace("relu_f32_kernel<<<", "other_kernel<<<"))
+    sources = kernels_beside(tmp_path, [few, ("relu_f32_kernel", "spare")])
+    sources[2].write_text(sources[2].read_text().replace("relu_f32_kernel<<<", "spare<<<"))
     first, launched, named = build_all([request_for("relu_f32", source) for source in sources], find_toolchain())
     assert isinstance(first, Build) and isinstance(launched, Build) and isinstance(named, Build)
     assert launched.tag == first.tag and not named.tag
@@ -478,10 +526,10 @@ def test_a_view_that_leaves_out_too_much_is_noticed(tmp_path: Path, monkeypatch:
 @pytest.mark.usefixtures("empty_cache", "one_is_enough")
 def test_a_kernel_at_fault_is_told_so_as_if_alone_beside_others_with_its_launcher(tmp_path: Path) -> None:
     """Five runs: the first file and the others' kernels, the same of those that are not at fault, the one that is."""
-    nonsense = ("const int idx = ", "const int idx = nonsense + ")
-    sources = kernels_beside(tmp_path, [nonsense, BESIDE["wrong"], BESIDE["a race"]])
+    wrong_type = ("const int idx = ", "const int idx = y[n].x + ")
+    sources = kernels_beside(tmp_path, [wrong_type, BESIDE["wrong"], BESIDE["a race"]])
     _, failure, wrong, race = built([request_for("relu_f32", source) for source in sources], runs=5)
-    assert isinstance(failure, CompileFailure) and "nonsense" in failure.message and failure.line is not None
+    assert isinstance(failure, CompileFailure) and "class" in failure.message and failure.line is not None
     assert isinstance(wrong, Build) and isinstance(race, Build) and wrong.tag == race.tag
 
 
@@ -490,13 +538,31 @@ def test_what_the_frontend_of_the_host_refuses_in_a_kernel_is_refused_without_it
     """A host function, a variable of the host, an operand of the wrong size."""
     was = "if (idx < n) y"
     bodies = [
-        "atexit(nullptr);",
-        "extern int of_the_host; y[0] = of_the_host;",
+        "atexit(0);",
+        "y[0] = of_the_host;",
         'asm volatile("mov.b32 %0, %1;" : "=r"(n) : "l"(n));',
     ]
     sources = kernels_beside(tmp_path, [(was, f"{body}\n    {was}") for body in bodies])
     first, *others = build_all([request_for("relu_f32", source) for source in sources], find_toolchain())
     assert isinstance(first, Build) and all(isinstance(one, CompileFailure) for one in others)
+
+
+@pytest.mark.usefixtures("one_is_enough")
+def test_a_file_with_a_name_of_its_own_gets_a_library_of_its_own(tmp_path: Path) -> None:
+    """What declares the name may be in a header that only others of the unit include."""
+    sources = kernels_beside(tmp_path, [BESIDE["wrong"], ("x < 0.0f ? 0.0f : x;", "fmaxf(x, 0.0f);")])
+    requests = [request_for("relu_f32", source) for source in sources]
+    assert units_of([strict(requests[0]), *requests[1:]]) == [("0", "2"), ("kernels", "1")]
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_an_instruction_that_an_older_card_lacks_is_refused_beside_the_library_of_the_newest(tmp_path: Path) -> None:
+    """Three runs: for the newest card, the kernels for the older one, and for that the whole file alone."""
+    file = changed("relu_f32", tmp_path, "if (idx < n) y", 'asm volatile("cp.async.wait_all;");\n    if (idx < n) y')
+    targets = (TARGETS[1], Target("sim", "sm_75"))
+    newest, older = built([strict(request_for("relu_f32", file, target)) for target in targets], runs=3)
+    assert isinstance(newest, Build) and newest.tag
+    assert isinstance(older, CompileFailure) and has(older.message, "cp.async", "sm_80") and older.line is not None
 
 
 @pytest.mark.usefixtures("empty_cache", "one_is_enough")
@@ -507,7 +573,7 @@ def test_a_library_that_is_not_made_is_made_of_the_next_file(tmp_path: Path) -> 
         sources[0].read_text().replace("const int idx", "const int of_no_use = n;\n    const int idx")
     )
     requests = [request_for("relu_f32", source) for source in sources]
-    first, wrong, race = built([replace(requests[0], warnings_are_errors=True), *requests[1:]], runs=5)
+    first, wrong, race = built([strict(requests[0]), *requests[1:]], runs=5)
     assert isinstance(first, CompileFailure) and "of_no_use" in first.message
     assert isinstance(wrong, Build) and isinstance(race, Build) and wrong.tag == race.tag != ""
 

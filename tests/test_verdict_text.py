@@ -17,7 +17,7 @@ from grader.output.verdict_text import explanation, headline, outcome, printed
 from grader.sandbox.parent import TRUNCATED
 from grader.verdict import Grade, Kind, Verdict
 
-pytestmark = passed_before.REPOSITORY
+pytestmark = [passed_before.REPOSITORY, pytest.mark.usefixtures("forked_children")]
 
 KATA = load_catalog(Path(__file__).resolve().parent.parent).katas["elementwise_f32"]
 PASS = Verdict(Kind.PASS, "right", device="sim sm_90a", cases=3)

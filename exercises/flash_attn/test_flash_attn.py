@@ -86,6 +86,7 @@ SPEC = Spec(
     work=lambda sizes: sizes["B"] * sizes["H"] * sizes["N"] ** 2 * sizes["D"] // 4,
     flops=lambda sizes: 4 * sizes["B"] * sizes["H"] * sizes["N"] ** 2 * sizes["D"],
     slice_dim="N",
+    batch=("B", "H"),
     baselines=baselines(),
 )
 
@@ -186,6 +187,7 @@ GROUPED = replace(
         {"B": 2, "G": 2, "R": 3, "N": 43, "D": 32},
     ),
     large=tuple(in_groups(sizes) for sizes in FLOAT.large),
+    batch=("B", "G"),
     work=lambda sizes: FLOAT.work(with_heads(sizes)),
     flops=lambda sizes: SPEC.flops(with_heads(sizes)) if SPEC.flops else 0,
     baselines=baselines(enable_gqa=True),

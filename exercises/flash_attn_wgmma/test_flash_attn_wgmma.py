@@ -86,6 +86,7 @@ SPEC = Spec(
     work=lambda sizes: sizes["B"] * sizes["H"] * sizes["N"] ** 2 * sizes["D"] // 8,
     flops=lambda sizes: 4 * sizes["B"] * sizes["H"] * sizes["N"] ** 2 * sizes["D"],
     slice_dim="N",
+    batch=("B", "H"),
     baselines=baselines(),
 )
 

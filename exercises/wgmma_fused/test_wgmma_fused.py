@@ -220,8 +220,9 @@ SIZES = {"M": Size(1, 200), "N": Size(1, 300), "K": Size(1, 200)}
 
 # A block's tile is 128 x 256, two of them are one below the other, a slice of K is 64, a ring has 4 stages. Less than a
 # tile; one past and one short of a tile in M, 8 past and 8 short in N; K of part of a slice, of one, of fewer and of
-# more slices than a kernel spreads its epilogue over. More tiles than SMs, with few slices and with more than the
-# epilogue takes: a block computes several. Two strips of tiles, the second one of less than the full height.
+# more slices than a kernel spreads its epilogue over. More tiles than SMs, so that a block computes several: of few
+# rows on a card of two or three SMs, of many rows and few slices on an H200. Two strips of tiles, the second one lower,
+# of one slice.
 NAMED = (
     shape(1, 8, 8),
     shape(17, 24, 64),
@@ -229,10 +230,10 @@ NAMED = (
     shape(129, 8, 264),
     shape(3, 264, 320),
     shape(130, 136, 56),
+    shape(385, 8, 200),
     shape(8, 16, 840),
-    shape(17_025, 8, 200),
     shape(17_025, 200, 72),
-    shape(2600, 600, 72),
+    shape(2600, 520, 8),
 )
 # gelu and the residual are spread over up to 16 slices: more of them, in several tiles on a card of few SMs.
 MANY_SLICES = (*NAMED, shape(520, 8, 1544))
@@ -387,7 +388,7 @@ SPLIT_K = Spec(
         shape(129, 8, 264),
         shape(300, 520, 584),
         shape(2600, 600, 72),
-        shape(17_025, 8, 200),
+        shape(17_025, 8, 72),
     ),
     large=(
         shape(1023, 1032, 1032),
@@ -539,7 +540,7 @@ GROUPED = Spec(
         groups(512, 2, 16, 840),
         groups(20, 70, 8, 72),
         groups(2600, 9, 264, 72),
-        groups(17_025, 4, 8, 200),
+        groups(17_025, 4, 8, 72),
     ),
     large=(
         groups(1023, 5, 1032, 1032),

@@ -115,16 +115,18 @@ SPEC = Spec(
     baselines={"torch.mm": torch_mm},
 )
 
-# More tiles of 128 x 256 than an H200 has SMs, also more pairs of them than it has pairs of SMs: a block computes
-# several. Its second tile begins in the middle of the ring, and needs the stages of the first.
-PERSISTENT = replace(SPEC, named_sizes=(*SPEC.named_sizes, shape(17_025, 8, 200)))
+# More tiles of 128 x 256 than SMs, also more pairs of them than pairs of SMs: a block computes several. On a card of
+# two or three SMs that is so of few rows, with four slices: a block's second tile needs the stages of the first. On an
+# H200 it takes many rows, for a launcher that does not ask; with two slices the second tile begins mid-ring.
+FEW_SMS, FULL = shape(385, 8, 200), shape(17_025, 8, 72)
+OF_FEW = (*SPEC.named_sizes[:-1], FEW_SMS, SPEC.named_sizes[-1])
+PERSISTENT = replace(SPEC, named_sizes=(*OF_FEW, FULL))
 
-# As many tiles in 200 columns, and fewer slices than a tile has parts that are stored.
-LATE = replace(PERSISTENT, named_sizes=(*PERSISTENT.named_sizes, shape(17_025, 200, 72)))
+# On an H200, columns in all parts that a tile is stored in: more parts than slices.
+LATE = replace(SPEC, named_sizes=(*OF_FEW, shape(17_025, 200, 72)))
 
-# Two strips of tiles, the second one of less than the full height, with several tiles in each row; so few slices that
-# the simulator computes them in seconds.
-BACK = replace(LATE, named_sizes=(*LATE.named_sizes, shape(2600, 600, 72)))
+# Two strips of tiles, the second one of less than the full height, with several tiles in each row, of one slice.
+BACK = replace(LATE, named_sizes=(*LATE.named_sizes, shape(2600, 520, 8)))
 
 # Four tiles of 256 x 256 in each direction: a curve of two levels. Four in M and two in N: two squares, one below the
 # other, with a curve of one level each.

@@ -135,8 +135,9 @@ def near_misses(step: int, block: int) -> dict[str, Callable[..., ndarray]]:
 
 # A block's tile is 128 x 256, a cluster's 256 x 256, a slice of K 64, the ring 4 stages. Less than a tile; one past and
 # one short of a tile in M, 8 past and 8 short in N; K of part of a slice, of one, of fewer and more slices than a ring
-# has stages, and more than twice as many. More tiles than there are clusters on an H200: a cluster computes several,
-# and its second one begins in the middle of the ring. Two strips of tiles, the second one lower than the first.
+# has stages, and more than twice as many. More tiles than there are clusters: a cluster computes several. On a card of
+# two or three SMs that is so of two tiles, which go round the ring; on an H200 of many rows, with fewer slices than a
+# tile has parts that are stored. Two strips of tiles, the second one lower than the first, of one slice.
 BF16 = Spec(
     computes="C = A @ B^T",
     operations=Operations(
@@ -167,10 +168,10 @@ BF16 = Spec(
         shape(3, 264, 320),
         shape(130, 136, 56),
         shape(8, 16, 584),
-        shape(17_025, 8, 200),
-        shape(17_025, 200, 72),
+        shape(385, 8, 200),
         shape(8, 16, 840),
-        shape(2600, 600, 72),
+        shape(17_025, 200, 72),
+        shape(2600, 520, 8),
     ),
     large=(
         shape(1023, 1032, 1032),
@@ -262,10 +263,10 @@ TF32 = replace(
         shape(3, 260, 160),
         shape(130, 132, 28),
         shape(8, 12, 292),
-        shape(17_025, 4, 100),
-        shape(17_025, 200, 36),
+        shape(385, 4, 100),
         shape(8, 12, 420),
-        shape(2600, 600, 36),
+        shape(17_025, 200, 36),
+        shape(2600, 520, 4),
     ),
     large=(
         shape(1023, 1028, 1028),
@@ -352,10 +353,10 @@ FP8 = replace(
         shape(3, 264, 640),
         shape(130, 136, 112),
         shape(8, 16, 1168),
-        shape(17_025, 8, 400),
-        shape(17_025, 200, 144),
+        shape(257, 8, 400),
         shape(8, 16, 1680),
-        shape(2600, 600, 144),
+        shape(17_025, 200, 144),
+        shape(2600, 520, 16),
     ),
     large=(
         shape(1023, 1032, 1040),
@@ -486,7 +487,7 @@ BLOCK_SCALED = Spec(
         block_shape(8, 1, 9),
         block_shape(8, 1, 17),
         block_shape(17_028, 1, 3),
-        block_shape(2600, 5, 2),
+        block_shape(2600, 3, 1),
     ),
     large=(block_shape(1024, 9, 5), block_shape(4, 7, 150), block_shape(70_004, 1, 2), block_shape(4, 531, 1)),
     work=lambda sizes: 4 * sizes["M"] * sizes["blocks_n"] * BLOCK * sizes["blocks_k"] * BLOCK,

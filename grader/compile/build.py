@@ -275,7 +275,7 @@ def _step(job: Job, place: Path, *, alone: bool) -> ninja.Step:
     """``alone``: nothing else is compiled, so that its two halves may have a core each."""
     target = job.request.target
     nvcc = nvcc_command(job, limit_s=time_limit_s(job.request), halves=alone)
-    command = [*nvcc, *_flags_alone(job.request), *target.code, "-I", str(place / BESIDE)]
+    command = [*nvcc, *_flags_alone(job.request), "-I", str(place / BESIDE)]
     command += ["-include", SIGNATURE, SOURCE]
     return ninja.Step(place, tuple(command), f"{job.request.kata.name} for {target}", time_limit_s(job.request))
 

@@ -15,6 +15,7 @@ from grader.compile.nvcc_log import SOURCE, File, first_error, missing_launcher
 from grader.compile.request import NAME, BuildError, CompileFailure, Request, Target, Tell
 from grader.compile.unit import Member
 from grader.content.skeleton import reset_hint
+from grader.devices import SIM_ARCH
 from grader.storage import cache
 from grader.verdict import Kind
 
@@ -61,10 +62,16 @@ def time_limit_s(request: Request) -> int:
 
 def nvcc_command(job: Job, *, limit_s: int, halves: bool = False, library: bool = True) -> list[str]:
     """nvcc and what it is told wherever it runs; it keeps what it makes on its way. See halves.py for ``halves``.
-    Without ``library``, it makes only PTX, and preprocesses the host's code all the same."""
+    Without ``library``, it makes only PTX, for an older card machine code too, and preprocesses the host's code all the
+    same."""
     limit = ["timeout", "-k", "5", str(WAITING * limit_s)] if shutil.which("timeout") else []
     split = [sys.executable, "-I", "-S", str(HALVES)] if halves else []
-    made = ["-o", f"{NAME}.so"] if library else ["-ptx", "-o", f"{NAME}.ptx"]
+    target = job.request.target
+    if library:
+        made = ["-o", f"{NAME}.so", *target.code]
+    else:
+        made = ["-ptx", "-o", f"{NAME}.ptx"] if target.arch == SIM_ARCH else ["-cubin", "-o", f"{NAME}.cubin"]
+        made += target.code[-2:]  # the last of the two that a card may have
     command = [flag for flag in job.command if library or flag != "-shared"]
     return [*limit, *split, *command, "--keep", "-MD", "-MF", f"{NAME}.d", *made]
 

@@ -10,10 +10,12 @@ is what a division, a remainder or a mask has made small again.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from grader.compile.locations import LOCATION, files_called, place_of
 
@@ -21,7 +23,8 @@ Place = tuple[int, int]  # a file of the PTX, and a line in it
 
 _INSTRUCTION = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(.*);")
 _REGISTER = re.compile(r"%\w+(?:\.\w)?")
-_FUNCTION = re.compile(r"^\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
+_FUNCTION = re.compile(r"\s*(?:\.\w+\s+)*\.(?:entry|func)\b")
+_FUNCTIONS = (re.compile(r"\.entry\b"), re.compile(r"\.func\b"))  # quick to find; a line of _FUNCTION has one of them
 
 _PARAMETER = re.compile(r"ld\.param\.[usb]32$")
 _PRODUCT = re.compile(r"(?:mul|mad)\.lo\.[usb]32$")
@@ -32,8 +35,29 @@ _ACCESS = re.compile(r"(?:ld|st|atom|red|ldu|cp\.async\S*|prefetch\S*)\b(?!\.(?:
 
 
 @dataclass(frozen=True)
+class _Kind:
+    """What an opcode means for sizes and offsets."""
+
+    parameter: bool
+    product: bool
+    passes: bool  # a product that goes in is in what comes out
+    sized: bool
+    access: bool
+
+
+@functools.cache
+def _kind_of(opcode: str) -> _Kind | None:
+    """None where an instruction has nothing to do with either."""
+    passes = _KEEPS.match(opcode) or _WIDENED.match(opcode)
+    found = [bool(each) for each in (_PARAMETER.match(opcode), _PRODUCT.match(opcode), passes, _SIZED.match(opcode))]
+    found.append(bool(_ACCESS.match(opcode)))
+    return _Kind(*found) if any(found) else None
+
+
+@dataclass(frozen=True)
 class _Instruction:
     opcode: str
+    kind: _Kind
     operands: tuple[str, ...]  # as written: registers, numbers, [addresses]
     place: Place
 
@@ -59,42 +83,42 @@ class _Function:
         """Where the products stand that go into an address."""
         divisions = (each for each in self.instructions if each.opcode.startswith("div."))
         self.quotients = {(each.target, each.sources[1]) for each in divisions}
-        self._settle(self._size)
-        self._settle(self._narrow)
+        self._settle(self._size, [each for each in self.instructions if each.kind.parameter or each.kind.sized])
+        self._settle(self._narrow, [each for each in self.instructions if each.kind.product or each.kind.passes])
         for each in self.instructions:
-            if _ACCESS.match(each.opcode):
+            if each.kind.access:
                 for operand in each.operands:
                     for register in _REGISTER.findall(operand) if operand.startswith("[") else ():
                         yield from self.narrow.get(register, ()) if register.startswith("%rd") else ()
 
-    def _settle(self, step: Callable[[_Instruction], None]) -> None:
+    def _settle(self, step: Callable[[_Instruction], None], instructions: Sequence[_Instruction]) -> None:
         """Registers may be written in any order, in loops: until nothing is new."""
         before = -1
         while before != (before := len(self.sizes) + sum(map(len, self.narrow.values()))):
-            for each in self.instructions:
+            for each in instructions:
                 step(each)
 
     def _size(self, each: _Instruction) -> None:
-        derived = _SIZED.match(each.opcode) and any(source in self.sizes for source in each.sources)
-        if _PARAMETER.match(each.opcode) or derived:
+        if each.kind.parameter or not self.sizes.isdisjoint(each.sources):
             self.sizes.add(each.target)
 
     def _narrow(self, each: _Instruction) -> None:
         found = self.narrow[each.target]
-        if _PRODUCT.match(each.opcode):
+        if each.kind.product:
             one, other = each.sources[:2]
             is_remainder = (one, other) in self.quotients or (other, one) in self.quotients  # a - a / b * b
             sized = one in self.sizes or other in self.sizes
             if one.startswith("%") and other.startswith("%") and sized and not is_remainder:
                 found.add(each.place)
-        if _KEEPS.match(each.opcode) or _WIDENED.match(each.opcode):
+        if each.kind.passes:
             # What is taken away was less than what it is taken from, or wraps back.
             for source in each.sources[:1] if each.opcode.startswith("sub.") else each.sources:
                 if source in self.narrow:
                     found |= self.narrow[source]
 
 
-_ANY_PRODUCT = re.compile(r"\b(?:mul|mad)\.lo\.[usb]32\s+%\w+, %\w+, %")
+_COMMA = re.compile(r",(?![^\[{]*[\]}])")
+_ANY_PRODUCT = re.compile(r"\.lo\.[usb]32\s+%\w+, %\w+, %")
 
 
 def narrow_lines(ptx: str, name: str) -> tuple[int, ...]:
@@ -107,19 +131,22 @@ def narrow_lines(ptx: str, name: str) -> tuple[int, ...]:
 
 
 def _functions(ptx: str, own: Collection[int]) -> Iterator[Sequence[_Instruction]]:
-    """The instructions of each function, with the line of the file itself where a header's code was inlined into it."""
-    body: list[_Instruction] = []
-    place = (0, 0)
-    for text in ptx.splitlines():
-        if _FUNCTION.match(text):
-            yield body
-            body = []
-        elif location := LOCATION.match(text):
-            found = place_of(location, own)
-            place = found if found[1] else place  # line 0: the compiler's own, on the way to what comes next
-        elif instruction := _INSTRUCTION.match(text):
-            body.append(_Instruction(instruction[1], _operands(instruction[2]), place))
-    yield body
+    """The instructions that matter of each function with a product of two registers, with the line of the file itself
+    where a header's code was inlined into it."""
+    lines = {ptx.rfind("\n", 0, match.start()) + 1 for words in _FUNCTIONS for match in words.finditer(ptx)}
+    starts = sorted(line for line in lines if _FUNCTION.match(ptx, line))
+    for start, end in pairwise([0, *starts, len(ptx)]):
+        if not _ANY_PRODUCT.search(ptx, start, end):
+            continue
+        body: list[_Instruction] = []
+        place = (0, 0)
+        for text in ptx[start:end].splitlines():
+            if ".loc" in text and (location := LOCATION.match(text)):
+                found = place_of(location, own)
+                place = found if found[1] else place  # line 0: the compiler's own, on the way to what comes next
+            elif (instruction := _INSTRUCTION.match(text)) and (kind := _kind_of(instruction[1])):
+                body.append(_Instruction(instruction[1], kind, _operands(instruction[2]), place))
+        yield body
 
 
 def source_line(ptx: str, number: int, name: str) -> int | None:
@@ -134,4 +161,5 @@ def source_line(ptx: str, number: int, name: str) -> int | None:
 
 def _operands(text: str) -> tuple[str, ...]:
     """Split at the commas that are in no brackets or braces."""
-    return tuple(part.strip() for part in re.split(r",(?![^\[{]*[\]}])", text))
+    parts = text.split(",") if "[" not in text and "{" not in text else _COMMA.split(text)
+    return tuple(part.strip() for part in parts)

@@ -1,8 +1,9 @@
 """Files of several katas -> one translation unit, and what nvcc made of it -> what each file would have got.
 
 Nearly all of what nvcc does for a small file is reading the CUDA headers. So the maintainer's checks compile many
-files in one run of nvcc. Each file is a namespace of its own, and its launcher gets a name of its own. Files share a
-unit only where they include the same headers: each still sees exactly what it includes itself.
+files in one run of nvcc. Each file is a namespace of its own, and its launcher gets a name of its own. A file in which
+warnings are errors shares a unit for the newest simulated card only with files that include the same headers: it still
+sees exactly what it includes itself.
 
 A file with the launcher of another file (host_view.py) needs no library of its own. Its PTX is given the names that
 the other file's library knows.
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from grader.compile.host_view import host_view
 from grader.compile.nvcc_log import SOURCE
+from grader.content.functions import without_comments
 
 MOST_FILES = 96  # in a unit: from here on, the headers are a small part of nvcc's work also for the shortest files
 MOST_BYTES = 640_000  # of source text in a unit, so that a unit of long kernels ends within seconds
@@ -42,6 +44,7 @@ _OF_LIBRARY = {
 }
 _CALL = re.compile(r"\b(cu(?:da|blas)?[A-Z]\w*)\s*\(")
 
+_WORD = re.compile(r"\b[A-Za-z_]\w*")
 _INCLUDED = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*$", re.MULTILINE)
 _OURS = frozenset(f'#include "{path.name}"' for path in (Path(__file__).parents[1] / "include").glob("*.cuh"))
 _DECLARED = re.compile(r"\b(?:struct|class|union|enum|using|namespace)\s+(\w+)")
@@ -78,8 +81,13 @@ class Member:
         return self.launcher, self.declarations, host_view(self.text)
 
     @property
+    def words(self) -> set[str]:
+        """All names of its code. A file without a new one needs no other header."""
+        return set(_WORD.findall(without_comments(self.text)))
+
+    @property
     def includes(self) -> tuple[str, ...]:
-        """All that the file sees, alone or in a unit."""
+        """All that the file sees by itself."""
         return includes_of(f"{self.declarations}\n{self.text}")
 
 

@@ -31,6 +31,7 @@ from grader.storage import cache, manifest
 # So long must the texts be, all together, that need only their kernels compiled. A run of nvcc of their own reads the
 # headers once more for the device, 0.4 s of computing; cudafe++ and g++ would need 2 to 3 s for each MB of these texts.
 LEAST_BYTES = 150_000
+NEWEST = Target("sim", SIM_ARCH)
 
 
 @dataclass(frozen=True)
@@ -118,19 +119,14 @@ def _log(place: Path) -> str:
 
 
 def _units(jobs: Sequence[Job], parallel: int) -> Iterator[_Unit]:
-    """The same flags, the same architecture, the same libraries and the same includes in each unit; ``parallel``
-    units, or more, where there are enough files.
-
-    The build for SIM_ARCH shows whether a file includes what it needs. For an older card, files with different
-    includes share a unit.
-    """
+    """The same flags, the same architecture and the same libraries in each unit; ``parallel`` units, or more, where
+    there are enough files."""
     groups: dict[tuple[object, ...], dict[Member, list[Job]]] = {}
     for job in jobs:
-        target, member = job.request.target, job.member
-        includes = member.includes if target.arch == SIM_ARCH else None
-        group = groups.setdefault((job.command, target, job.request.kata.libraries, includes), {})
-        group.setdefault(member, []).append(job)
-    parts = [part for group in groups.values() for part in _divided(group) if part.members]
+        key = (job.command, job.request.target, job.request.kata.libraries)
+        groups.setdefault(key, {}).setdefault(job.member, []).append(job)
+    newest = {job.member: job for job in jobs if job.request.target == NEWEST and job.request.warnings_are_errors}
+    parts = [part for group in groups.values() for part in _divided(group, newest) if part.members]
     at_least = -(-parallel // len(parts)) if parts else 1
     for part in parts:
         for chunk in unit.chunks(list(part.members), at_least):
@@ -138,23 +134,44 @@ def _units(jobs: Sequence[Job], parallel: int) -> Iterator[_Unit]:
             yield _Unit({member: part.members[member] for member in chunk}, theirs)
 
 
-def _divided(group: Mapping[Member, Sequence[Job]]) -> tuple[_Unit, _Unit]:
-    """The members that get a library, and those that have the library of one of them, where these are many.
+def _divided(group: Mapping[Member, Sequence[Job]], newest: Mapping[Member, Job]) -> Iterator[_Unit]:
+    """The members that get a library, and those that have the library of another job: of the same file for the newest
+    card, or of a file with the same launcher for the same card. A file for a GPU has its kernels' machine code in its
+    library, and so one of its own.
+
+    Whether a file includes what it needs is shown by the build for the newest card, for each file in which warnings are
+    errors: only files with just its includes share its unit.
+    """
+    target = next(iter(group.values()))[0].request.target
+    library_of: Mapping[Member, Job] = {}
+    if target == NEWEST:
+        library_of = _of_the_same_launcher(group)
+    elif target.device == NEWEST.device:
+        library_of = {member: newest[member] for member in group if member in newest}
+    exact = {member.includes for member, jobs in group.items() if target == NEWEST and _is_strict(jobs)}
+    makers: dict[tuple[str, ...], dict[Member, Sequence[Job]]] = {}
+    for member in (member for member in group if member not in library_of):
+        includes = member.includes
+        makers.setdefault(includes if includes in exact else (), {})[member] = group[member]
+    yield from map(_Unit, makers.values())
+    yield _Unit({member: group[member] for member in library_of}, library_of)
+
+
+def _of_the_same_launcher(group: Mapping[Member, Sequence[Job]]) -> Mapping[Member, Job]:
+    """From which job each member has its library that needs none of its own; none, where these are few.
 
     Where warnings are errors, a file is always compiled as a whole: for its kernels, too, cudafe++ and g++ then have
-    nothing to say. So is one for a GPU, whose library has the kernels' machine code in it, and one for an older card:
-    only solutions are compiled for these.
+    nothing to say. So is a file with a name that the file of the library has not: what declares it may be in a header
+    that only other files of the unit include.
     """
-    first: dict[tuple[str, str, str], Job] = {}
+    first: dict[tuple[str, str, str], tuple[set[str], Job]] = {}
     library_of: dict[Member, Job] = {}
     for member, jobs in sorted(group.items(), key=lambda item: not _is_strict(item[1])):
-        if first.setdefault(member.host, jobs[0]) is not jobs[0] and not _is_strict(jobs):
-            library_of[member] = first[member.host]
-    of_kernels = sum(len(member.text) for member in library_of)
-    if of_kernels < LEAST_BYTES or next(iter(group.values()))[0].request.target != Target("sim", SIM_ARCH):
-        library_of = {}
-    makers = {member: jobs for member, jobs in group.items() if member not in library_of}
-    return _Unit(makers), _Unit({member: group[member] for member in library_of}, library_of)
+        words = member.words
+        known, maker = first.setdefault(member.host, (words, jobs[0]))
+        if maker is not jobs[0] and not _is_strict(jobs) and words <= known:
+            library_of[member] = maker
+    return library_of if sum(len(member.text) for member in library_of) >= LEAST_BYTES else {}
 
 
 def _is_strict(jobs: Sequence[Job]) -> bool:
@@ -163,8 +180,7 @@ def _is_strict(jobs: Sequence[Job]) -> bool:
 
 def _unit_step(one: _Unit, place: Path) -> ninja.Step:
     nvcc = nvcc_command(one.first, limit_s=TEMPLATES_LIMIT_S, library=not one.library_of)
-    command = [*nvcc, *unit.FLAGS, *one.target.code]
-    command += ["-include", "cuda_runtime.h", SOURCE]
+    command = [*nvcc, *unit.FLAGS, "-include", "cuda_runtime.h", SOURCE]
     names = sorted({member.launcher for member in one.members})
     shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
     what = f"{len(one.members)} files, {shown}, {'kernels only, ' if one.library_of else ''}for {one.target}"
@@ -181,7 +197,10 @@ def _take_apart(one: _Unit, place: Path, builds: Builds) -> list[str]:
     if read is None or read["files"]:
         return []
     pieces = unit.pieces_of((place / f"{NAME}.ptx").read_text(errors="replace"))
-    parts = _of_other_libraries(one, pieces, read, builds) if one.library_of else _of_own_library(one, place, pieces)
+    if one.library_of:
+        parts = _of_other_libraries(one, _log(place), pieces, read, builds)
+    else:
+        parts = _of_own_library(one, place, pieces)
     compiled = [Compiled(part.job, made, read) for part in parts if (made := _laid_out(part, place))]
     builds.keep(compiled)
     return [item.job.key for item in compiled]
@@ -204,20 +223,28 @@ def _of_own_library(one: _Unit, place: Path, pieces: Sequence[tuple[set[str], st
     for member, job in one.jobs:
         if unit.launcher_in(member.tag, member.launcher) not in exported:
             continue
-        if job.request.warnings_are_errors and not warned.isdisjoint({member.tag, ""}):
+        if _has_a_warning_too_many(member, job, warned):
             continue
         yield _Part(job, unit.ptx_of(member.tag, pieces), library, member.tag)
 
 
+def _has_a_warning_too_many(member: Member, job: Job, warned: Collection[str]) -> bool:
+    return job.request.warnings_are_errors and not {member.tag, ""}.isdisjoint(warned)
+
+
 def _of_other_libraries(
-    one: _Unit, pieces: Sequence[tuple[set[str], str]], read: Mapping[str, Any], builds: Builds
+    one: _Unit, log: str, pieces: Sequence[tuple[set[str], str]], read: Mapping[str, Any], builds: Builds
 ) -> Iterator[_Part]:
-    """All members for which there is a library, made from the same headers, that launches just their kernels."""
+    """All members for which there is a library, made from the same headers, that launches just their kernels; but none
+    with a warning where that is an error."""
     wanted = {job.key: job for job in one.library_of.values()}
     libraries = {key: _Library.of(folder) for key, job in wanted.items() if (folder := builds.find(job))}
+    headers, warned = _headers(read), unit.warned(log)
     for member, job in one.jobs:
         library = libraries.get(one.library_of[member].key)
-        if library is None or library.read != read:
+        if library is None or (one.target == NEWEST and not library.headers <= headers):
+            continue
+        if _has_a_warning_too_many(member, job, warned):
             continue
         ptx = unit.renamed(unit.ptx_of(member.tag, pieces), member.tag, library.tag)
         if unit.kernels_of(ptx) == library.kernels:
@@ -226,17 +253,22 @@ def _of_other_libraries(
 
 @dataclass(frozen=True)
 class _Library:
-    """That of a build: made from what was ``read``, with the launcher and the kernels of the file of ``tag``."""
+    """That of a build: made from these headers, with the launcher and the kernels of the file of ``tag``."""
 
     path: Path
     tag: str
     kernels: set[str]
-    read: Mapping[str, Any]
+    headers: set[str]
 
     @staticmethod
     def of(folder: Path) -> _Library:
         kernels = unit.kernels_of((folder / f"{NAME}.ptx").read_text(errors="replace"))
-        return _Library(folder / f"{NAME}.so", (folder / TAG).read_text(), kernels, manifest.about(folder))
+        return _Library(folder / f"{NAME}.so", (folder / TAG).read_text(), kernels, _headers(manifest.about(folder)))
+
+
+def _headers(read: Mapping[str, Any]) -> set[str]:
+    """The system's, and the grader's: a build of a unit has read no others."""
+    return {*read["system"].split("\n"), *read["names"].split("\n")}
 
 
 def _laid_out(part: _Part, place: Path) -> Path | None:

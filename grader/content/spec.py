@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from grader.content.catalog import Kata
 from grader.content.dtype import DTYPES, Dtype
@@ -62,19 +62,38 @@ class Rng:
             drawn = tiled(drawn, count)
         return drawn.reshape(tuple(shape))
 
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """Where it is: what comes next follows from it."""
+        return self._source.bit_generator.state
+
+    @state.setter
+    def state(self, state: Mapping[str, Any]) -> None:
+        self._source.bit_generator.state = state
+
 
 Fill = Callable[[Rng, tuple[int, ...], Sizes], "ndarray"]
 """Makes one input: (rng, shape, sizes) -> array of that shape."""
 
 
+@dataclass(frozen=True)
+class Alike:
+    """A fill of one draw that repeats after PERIOD elements: of any shape, one period says all of it."""
+
+    draw: Callable[[Rng, tuple[int, ...]], ndarray]
+
+    def __call__(self, rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        return self.draw(rng, shape)
+
+
 def normal(*, mean: float = 0.0, std: float = 1.0) -> Fill:
     """Normal draws. A mean away from zero shows kernels that return a part of a sum or nothing at all."""
-    return lambda rng, shape, sizes: rng.normal(shape, mean=mean, std=std)
+    return Alike(lambda rng, shape: rng.normal(shape, mean=mean, std=std))
 
 
 def integers(low: int, high: int) -> Fill:
     """Whole numbers in [low, high]: small ones are exact in every float dtype, so sums of them are too."""
-    return lambda rng, shape, sizes: rng.integers(shape, low, high)
+    return Alike(lambda rng, shape: rng.integers(shape, low, high))
 
 
 def doubled(fill: Fill, *, axis: int = -1) -> Fill:
@@ -249,6 +268,8 @@ class Spec:
     this size, but for those that are ``unsliced``, and all of every other input; it is a dimension of every output.
     Large answers are judged by slices. Where it matters which rows a slice has, ``reference_takes_rows`` gives
     reference and magnitude their indices as ``rows``, or None for all.
+    ``batch`` names the sizes that come first in every output, and in every input that has them: the answer for one
+    index of them needs nothing of another. Large answers are worked out for a few of them at a time.
     ``baselines`` are what speed is measured against, by the name that difficulty.yaml uses: a function that gets all
     tensors by name, on the GPU, and returns what is timed. It runs in the child process and is never asked for values.
     ``small_shared`` is the most shared memory, in bytes, that a block gets on the small cards of a grade on the
@@ -277,6 +298,7 @@ class Spec:
     flops: Callable[[Sizes], int] | None = None
     operations: Operations | None = None
     slice_dim: str | None = None
+    batch: tuple[str, ...] = ()
     reference_takes_rows: bool = False
     small_shared: int = 0
     computed: tuple[str, ...] = ()

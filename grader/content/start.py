@@ -304,6 +304,11 @@ def _said(lines: Sequence[str]) -> Iterator[str]:
 
 def blank_of(kata: Kata) -> str:
     """The task, what a verdict asks, and the launcher with nothing in it."""
+    return _blank_of(kata, kata.solution_path.read_text())
+
+
+@functools.lru_cache(maxsize=8)
+def _blank_of(kata: Kata, solution: str) -> str:
     from grader.content.spec import load_spec
 
     spec = load_spec(kata)
@@ -313,7 +318,7 @@ def blank_of(kata: Kata) -> str:
     for paragraph in _contract(kata):
         lines += ["//", *paragraph]
     includes = [f"#include <{name}>" for name in spec.headers(kata)]
-    size = len(code_of(kata.solution_path.read_text()))
+    size = len(code_of(solution))
     task = f"Write this launcher, and above it the kernels that it launches. (~{size} lines)"
     body = [*_opened(f"KATA_EXPORT {spec.signature(kata)} {{"), f"    // TODO(1): {task}", "    // END TODO(1)", "}"]
     return "\n".join([*lines, '#include "kata.cuh"', *includes, "", *body, ""])

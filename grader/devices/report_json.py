@@ -5,13 +5,15 @@ from __future__ import annotations
 import collections.abc
 import functools
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from grader.devices.counters import KEYS
 
 T = TypeVar("T")
+Place = tuple[str, ...]  # where a value stands, from the outside in
+Decoder = Callable[[object, Place], Any]
 
 
 class ReportError(ValueError):
@@ -23,20 +25,9 @@ def decode(kind: type[T], value: object, place: str) -> T:
 
     A field may be absent only where it has a default. ``place`` says in an error what the value is.
     """
-    found: T = _object(kind, value, place)
+    of_kind: Any = kind
+    found: T = _decoder(of_kind)(value, (place,))
     return found
-
-
-def _object(kind: Any, value: object, place: str) -> Any:
-    if not isinstance(value, Mapping):
-        raise _unexpected(kind, value, place)
-    known = _fields(kind)
-    if unknown := [key for key in value if key not in known]:
-        raise ReportError(f"{place} of {kind.__name__}: unknown key {unknown[0]!r}")
-    if missing := [key for key, (_, _, needed) in known.items() if needed and key not in value]:
-        raise ReportError(f"{place} of {kind.__name__}: no key {missing[0]!r}")
-    found = {known[key][0]: _decoded(known[key][1], item, f"{place}: {key}") for key, item in value.items()}
-    return kind(**found)
 
 
 def encode(value: object) -> Any:
@@ -64,26 +55,72 @@ def _fields(kind: Any) -> dict[str, tuple[str, Any, bool]]:
     }
 
 
-def _decoded(kind: Any, value: object, place: str) -> Any:
-    """A value as an annotation says: a class, ``X | None``, tuple[X, ...], tuple[X, Y, Z] or Mapping[str, X]."""
+@functools.cache
+def _decoder(kind: Any) -> Decoder:
+    """For an annotation: a class, ``X | None``, tuple[X, ...], tuple[X, Y, Z] or Mapping[str, X]."""
     origin, inner = get_origin(kind), get_args(kind)
     if is_dataclass(kind):
-        return _object(kind, value, place)
+        return _of_object(kind)
     if origin in (Union, types.UnionType):
-        (only,) = (each for each in inner if each is not type(None))
-        return None if value is None else _decoded(only, value, place)
-    if origin is tuple and isinstance(value, (list, tuple)):
-        each = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)
-        if len(each) == len(value):
-            return tuple(_decoded(one, item, place) for one, item in zip(each, value, strict=True))
-    if origin is collections.abc.Mapping and isinstance(value, Mapping):
-        return {name: _decoded(inner[1], item, f"{place}: {name}") for name, item in value.items()}
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:
+        (only,) = (_decoder(each) for each in inner if each is not type(None))
+        return lambda value, place: None if value is None else only(value, place)
+    if origin is tuple:
+        return _of_tuple(kind, [_decoder(each) for each in inner if each is not Ellipsis], inner[-1] is Ellipsis)
+    if origin is collections.abc.Mapping:
+        return _of_mapping(kind, _decoder(inner[1]))
+    return _of_class(kind)
+
+
+def _of_object(kind: Any) -> Decoder:
+    known = {key: (name, _decoder(its), needed) for key, (name, its, needed) in _fields(kind).items()}
+    needed = [key for key, (_, _, is_needed) in known.items() if is_needed]
+
+    def decoded(value: object, place: Place) -> Any:
+        if not isinstance(value, Mapping):
+            raise _unexpected(kind, value, place)
+        if unknown := [key for key in value if key not in known]:
+            raise ReportError(f"{_words(place)} of {kind.__name__}: unknown key {unknown[0]!r}")
+        if missing := [key for key in needed if key not in value]:
+            raise ReportError(f"{_words(place)} of {kind.__name__}: no key {missing[0]!r}")
+        return kind(**{known[key][0]: known[key][1](item, (*place, key)) for key, item in value.items()})
+
+    return decoded
+
+
+def _of_tuple(kind: Any, each: Sequence[Decoder], is_any_length: bool) -> Decoder:
+    def decoded(value: object, place: Place) -> Any:
+        if not isinstance(value, (list, tuple)) or not (is_any_length or len(value) == len(each)):
+            raise _unexpected(kind, value, place)
+        if is_any_length:
+            return tuple([each[0](item, place) for item in value])
+        return tuple([one(item, place) for one, item in zip(each, value, strict=True)])
+
+    return decoded
+
+
+def _of_mapping(kind: Any, each: Decoder) -> Decoder:
+    def decoded(value: object, place: Place) -> Any:
+        if not isinstance(value, Mapping):
+            raise _unexpected(kind, value, place)
+        return {name: each(item, (*place, name)) for name, item in value.items()}
+
+    return decoded
+
+
+def _of_class(kind: Any) -> Decoder:
+    def decoded(value: object, place: Place) -> Any:
+        if type(value) is kind:
+            return value
+        if kind is float and type(value) is int:
+            return float(value)
         raise _unexpected(kind, value, place)
-    return value
+
+    return decoded
 
 
-def _unexpected(kind: Any, value: object, place: str) -> ReportError:
-    return ReportError(f"{place}: {str(value)[:80]!r} is not {getattr(kind, '__name__', kind)}")
+def _words(place: Place) -> str:
+    return ": ".join(place)
+
+
+def _unexpected(kind: Any, value: object, place: Place) -> ReportError:
+    return ReportError(f"{_words(place)}: {str(value)[:80]!r} is not {getattr(kind, '__name__', kind)}")

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grader.content.catalog import Kata
 from grader.content.dtype import DTYPES, Dtype
-from grader.content.formulas import side_by_side
-from grader.content.spec import Exact, InputKind, Rng, Rounded, Sizes, Spec, Tensor, growth
+from grader.content.formulas import side_by_side, tiled
+from grader.content.spec import PERIOD, Alike, Exact, InputKind, Rng, Rounded, Sizes, Spec, Tensor, growth
 from grader.devices import Buffer, Call, Card, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation, seed_of
 from grader.judge.encoding import decode, encode, has_negative, stored
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 SEEDS = 1 << 16
 LARGE_ELEMENTS, SLICE_ELEMENTS = 1 << 20, 1 << 17  # of an output that is worked out slice by slice, of a slice
+GROUP_ELEMENTS = 1 << 18  # of the largest input: in float64 they stay in a processor's cache
+PERIODS_BYTES = 64 << 20  # of draws that are kept: all large shapes of a family have the same
 KEPT_BYTES = 64 << 20  # of inputs and answers of earlier cases, each at most KEPT_EACH_BYTES
 KEPT_EACH_BYTES = KEPT_BYTES // 16
 # Larger ones, which only a GPU gets, have a share of the memory that is available, and at most so many bytes.
@@ -159,7 +161,7 @@ class Case:
         self.sizes = dict(shape.sizes)
         self._values = next(named for named in spec.values if named.name == shape.values)
         self._given = inputs
-        self._is_part = rows is not None
+        self._rows = rows
         self._about = {"sizes": self.sizes, **({"rows": rows} if spec.reference_takes_rows else {})}
 
     @cached_property
@@ -190,9 +192,12 @@ class Case:
     def _draw(self, tensor: Tensor, values: InputKind, rng: Rng) -> ndarray:
         import numpy
 
-        extent = tensor.extent(self.sizes)
-        drawn = values.for_input(tensor.name)(rng, extent, self.sizes)
-        return numpy.ascontiguousarray(encode(drawn.reshape(extent), self.spec.dtype(tensor, self.kata)))
+        extent, dtype = tensor.extent(self.sizes), self.spec.dtype(tensor, self.kata)
+        fill = values.for_input(tensor.name)
+        if isinstance(fill, Alike) and prod(extent) > PERIOD:
+            return tiled(_period(fill, rng, dtype), prod(extent)).reshape(extent)
+        drawn = fill(rng, extent, self.sizes)
+        return numpy.ascontiguousarray(encode(drawn.reshape(extent), dtype))
 
     def _wide(self) -> dict[str, ndarray]:
         """Copies of the inputs in float64 or int64, which nothing may write to."""
@@ -221,9 +226,11 @@ class Case:
 
     @stage("references")
     def _worked_out(self) -> tuple[Expected, ...]:
-        """At once, or a large answer slice by slice, several at the same time."""
+        """At once, or a large one in groups of the batch, or slice by slice; several at the same time."""
         import numpy
 
+        if (groups := self._groups()) is not None:
+            return self._of_batch(side_by_side(Case._worked_out, groups))
         if (slices := self._slices()) is not None:
             return _joined(side_by_side(lambda rows: self.part(rows)._worked_out(), slices), self.spec.slice_dim)
         wide = self._wide()
@@ -234,7 +241,7 @@ class Case:
         """The rows of each slice of the outputs; None where they are small, or cannot be had slice by slice."""
         import numpy
 
-        if self.spec.slice_dim is None or self._is_part:
+        if self.spec.slice_dim is None or self._rows is not None:
             return None
         rows = self.sizes[self.spec.slice_dim]
         elements = max(prod(tensor.extent(self.sizes)) for tensor in self.spec.outputs)
@@ -242,6 +249,32 @@ class Case:
         if elements < LARGE_ELEMENTS or step >= rows:
             return None
         return [(numpy.arange(first, min(first + step, rows)),) for first in range(0, rows, step)]
+
+    def _groups(self) -> list[tuple[Case]] | None:
+        """The case cut along its batch, which is taken as one dimension; None where it is small or has none."""
+        count = prod(self.sizes[name] for name in self.spec.batch)
+        step = max(1, GROUP_ELEMENTS * count // max([1, *(array.size for array in self.inputs.values())]))
+        return None if step >= count else [(self._group(at, min(at + step, count)),) for at in range(0, count, step)]
+
+    def _group(self, first: int, last: int) -> Case:
+        batch, inputs = self.spec.batch, dict(self.inputs)
+        ones = (1,) * (len(batch) - 1)
+        for tensor in self.spec.inputs:
+            if tensor.shape[: len(batch)] == batch:
+                rest = inputs[tensor.name].shape[len(batch) :]
+                cut = inputs[tensor.name].reshape(-1, *rest)[first:last]
+                inputs[tensor.name] = cut.reshape(*ones, last - first, *rest)
+        cut_to = {**dict.fromkeys(batch, 1), batch[-1]: last - first}
+        sizes = tuple((name, cut_to.get(name, count)) for name, count in self.shape.sizes)
+        return Case(self.kata, self.spec, replace(self.shape, sizes=sizes), inputs, self._rows)
+
+    def _of_batch(self, groups: list[tuple[Expected, ...]]) -> tuple[Expected, ...]:
+        def whole(item: Expected) -> Expected:
+            extent = item.tensor.extent(self.sizes)
+            bound = None if item.bound is None else item.bound.reshape(extent)
+            return replace(item, value=item.value.reshape(extent), bound=bound)
+
+        return tuple(map(whole, _joined(groups, self.spec.batch[-1])))
 
     def _judgeable(self, values: tuple[ndarray, ...], wide: Mapping[str, ndarray]) -> tuple[Expected, ...]:
         bounds = self._bounds(values, wide)
@@ -349,6 +382,18 @@ class Case:
         position = [item.name for item in (*self.spec.inputs, *self.spec.outputs)].index(tensor.name)
         offset = tensor.align * (2 * ((position + nth) % 3) + 1)  # an odd multiple: aligned to this and to no more
         return Buffer(tensor.name, role, dtype.name, dtype.itemsize, extent, data, offset)
+
+
+_PERIODS: Recent[tuple[Alike, str, str], tuple[ndarray, Mapping[str, Any]]] = Recent(
+    PERIODS_BYTES, lambda drawn: drawn[0].nbytes
+)
+
+
+def _period(fill: Alike, rng: Rng, dtype: Dtype) -> ndarray:
+    """One period of a draw as the dtype stores it. It is not written to."""
+    key = (fill, dtype.name, str(rng.state))
+    period, rng.state = _PERIODS.get_or_make(key, lambda: (encode(fill(rng, (PERIOD,), {}), dtype), rng.state))
+    return period
 
 
 def _joined(slices: list[tuple[Expected, ...]], name: str | None) -> tuple[Expected, ...]:

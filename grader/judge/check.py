@@ -13,6 +13,7 @@ import contextlib
 import functools
 import gc
 import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from math import prod
@@ -464,8 +465,14 @@ def _find(
         return min(failing, key=lambda shape: _weight(search, shape)) if failing else None
 
 
+_OF_THREAD = threading.local()
+
+
 def _register_random() -> None:
     """hypothesis makes a random of each thread's own, and first searches all there is for garbage: here, for none."""
+    if hasattr(_OF_THREAD, "has_random"):
+        return
+    _OF_THREAD.has_random = True
     from hypothesis.internal.entropy import deterministic_PRNG
 
     if aside := not gc.get_freeze_count():

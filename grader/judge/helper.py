@@ -11,7 +11,7 @@ from grader.content.spec import load_spec
 from grader.judge.case import Case, Expected
 from grader.judge.helpers import Question, read
 from grader.system.blas import spare_threads
-from grader.system.processes import end_with_parent
+from grader.system.processes import end_with_parent, keep_memory
 
 NICE = 10  # nvcc, the checks and what is timed come first
 
@@ -23,6 +23,7 @@ def serve(parent: int) -> None:
         return
     os.nice(NICE)
     spare_threads()
+    keep_memory()
     with os.fdopen(os.dup(1), "wb") as said, one_by_one():
         os.dup2(2, 1)  # for what a spec prints
         while True:

@@ -185,7 +185,7 @@ def prepare(
     thread that nvcc and the checks leave room. Several answers are worked out at once, as far as memory allows; or by
     helpers, where there are any.
 
-    Where ``measure`` comes first, it waits.
+    Helpers begin with what ``inexact`` will want. Where ``measure`` comes first, it waits.
     """
     assert kata.speed is not None
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
@@ -197,7 +197,10 @@ def prepare(
         for call in chosen(secret[at], 0, pairs or STAGES[0])[nth : nth + 1]
     ]
     at_once = len(wanted) if helpers else min(len(wanted), *(_fits(spec, sizes) for sizes in shapes))
-    with ThreadPoolExecutor(at_once) as pool:
+    exact = shapes if helpers else []
+    with ThreadPoolExecutor(at_once + len(exact)) as pool:
+        for sizes in exact:
+            pool.submit(_work_out_exact, kata, spec, sizes, go_on, helpers)
         for each in wanted:
             pool.submit(_work_out, each, ahead, go_on, helpers)
 
@@ -231,6 +234,19 @@ def _work_out(wanted: _Wanted, ahead: Ahead, go_on: Callable[[], bool], helpers:
         ahead.answer_by(case, wanted.secret, wanted.call, asked)
 
 
+def _work_out_exact(
+    kata: Kata, spec: Spec, sizes: Mapping[str, int], go_on: Callable[[], bool], helpers: Helpers | None = None
+) -> None:
+    with contextlib.ExitStack() as drawn:
+        if helpers:  # several are drawn at a time, and others beside them
+            drawn.enter_context(_AHEAD_AT_ONCE)
+            drawn.enter_context(one_by_one())
+        case = _exact_case(kata, spec, sizes) if go_on() else None
+    if case is not None:
+        with contextlib.suppress(HelperGone):
+            _expected_of(case, WHOLE, _rows(case, WHOLE), helpers)
+
+
 def helpers_for(kata: Kata, spec: Spec, gpu: Gpu) -> int:
     """How many helpers should work out the answers that will be judged, where these are so many that the checks and the
     timing leave too little time for them; 0 where they are few."""
@@ -238,15 +254,19 @@ def helpers_for(kata: Kata, spec: Spec, gpu: Gpu) -> int:
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
     if len(shapes) * JUDGED <= ANSWERS_IN_TIME:
         return 0
-    return min(len(os.sched_getaffinity(0)) * 3 // 8, *(_fits(spec, sizes) for sizes in shapes))
+    return min(len(os.sched_getaffinity(0)) * 3 // 4, *(_fit_memory(spec, sizes) for sizes in shapes))
 
 
 def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
     """How many answers to contents of these sizes memory and processors allow to be worked out at once; at least 1."""
+    return min(max(1, len(os.sched_getaffinity(0)) // 2), _fit_memory(spec, sizes))
+
+
+def _fit_memory(spec: Spec, sizes: Mapping[str, int]) -> int:
+    """How many of them memory allows; at least 1."""
     tensors = (*spec.inputs, *spec.outputs)
     elements = sum(prod(tensor.extent(sizes)) for tensor in tensors)
-    fit = available_bytes() // 2 // (ANSWER_ELEMENT_BYTES * max(1, elements))
-    return max(1, min(len(os.sched_getaffinity(0)) // 2, fit))
+    return max(1, available_bytes() // 2 // (ANSWER_ELEMENT_BYTES * max(1, elements)))
 
 
 def prepare_exact(kata: Kata, spec: Spec, gpu: Gpu, go_on: Callable[[], bool], *, beside: bool = False) -> None:
@@ -254,13 +274,9 @@ def prepare_exact(kata: Kata, spec: Spec, gpu: Gpu, go_on: Callable[[], bool], *
     assert kata.speed is not None
     shapes = [fitted(kata, spec, sizes, gpu.memory_bytes) for sizes in kata.speed.shapes]
 
-    def work_out(sizes: Mapping[str, int]) -> None:
-        if go_on() and (case := _exact_case(kata, spec, sizes)):
-            _expected_of(case, WHOLE, _rows(case, WHOLE))
-
     at_once = 1 if beside else min(EXACT_AT_ONCE, *(_fits(spec, sizes) for sizes in shapes))
     with ThreadPoolExecutor(at_once) as pool:
-        list(pool.map(work_out, shapes))
+        list(pool.map(lambda sizes: _work_out_exact(kata, spec, sizes, go_on), shapes))
 
 
 def rehearsals(kata: Kata, spec: Spec, gpu: Gpu) -> tuple[Rehearsal, ...]:
@@ -667,11 +683,35 @@ def _whole_answer(case: Case, rows: ndarray | None, outputs: Outputs) -> Verdict
     return _answer(case, answer, sampled, unwritten)
 
 
-def _expected_of(case: Case, seed: str, rows: ndarray | None) -> tuple[Expected, ...]:
+def _expected_of(case: Case, seed: str, rows: ndarray | None, helpers: Helpers | None = None) -> tuple[Expected, ...]:
     """The answer in these rows. That to contents which do not change is worked out once for all katas of a family."""
     if rows is None or seed != WHOLE:
         return _in_rows(case, rows)
-    return _WHOLE.get_or_make(case.key, lambda: case.part(rows).expected)
+    return _WHOLE.get_or_make(
+        case.key, lambda: _answer_in_parts(case, rows, helpers) if helpers else case.part(rows).expected
+    )
+
+
+def _answer_in_parts(case: Case, rows: ndarray, helpers: Helpers) -> tuple[Expected, ...]:
+    """This answer has as many rows as all judged ones together, so several helpers share it. Raises HelperGone."""
+    import numpy
+
+    with ThreadPoolExecutor(JUDGED) as pool:
+        parts = list(pool.map(lambda part: helpers.answer(case, part), numpy.array_split(rows, JUDGED)))
+    return tuple(_put_together(case, of_output) for of_output in zip(*parts, strict=True))
+
+
+def _put_together(case: Case, parts: Sequence[Expected]) -> Expected:
+    """The answer for one output in the rows of all parts, which are in order."""
+    import numpy
+
+    axis = parts[0].tensor.shape.index(str(case.spec.slice_dim))
+    bounds = [part.bound for part in parts if part.bound is not None]
+    return replace(
+        parts[0],
+        value=numpy.concatenate([part.value for part in parts], axis=axis),
+        bound=numpy.concatenate(bounds, axis=axis) if bounds else None,
+    )
 
 
 def _in_rows(case: Case, rows: ndarray | None) -> tuple[Expected, ...]:

@@ -183,25 +183,30 @@ class _Leaving:
         return self._gone_at <= then
 
 
+_SAID_OF_KERNELS = (CallCounters, KernelCounters, KernelCoverage, Launch, Launched, Writer)
+
+
 def _as_alone(tag: str, outcome: Outcome) -> Outcome:
     """The outcome in the words that it has where the library is of one file alone."""
     if not tag:
         return outcome
 
     def plain(value: Any) -> Any:
-        if isinstance(value, str):
+        kind = type(value)
+        if kind is int or value is None:  # nearly all that there is
+            return value
+        if kind is str:
             return unit.without(tag, value)
+        if kind in (tuple, list):
+            return kind(map(plain, value))
         if isinstance(value, Finding):
             return replace(value, message=plain(value.message), kernel=plain(value.kernel))
-        if isinstance(value, (CallCounters, KernelCounters, KernelCoverage, Launch, Launched, Writer)):
+        if kind in _SAID_OF_KERNELS:
             return replace(value, **{name: plain(item) for name, item in vars(value).items()})
-        if isinstance(value, Mapping):
-            return {key: plain(item) for key, item in value.items()}
-        return type(value)(map(plain, value)) if isinstance(value, (list, tuple)) else value
+        return {key: plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
     names = ("findings", "counters", "writers", "launches", "order", "coverage", "launched", "births")
-    said = {name: plain(getattr(outcome, name)) for name in names}
-    return replace(outcome, **said)
+    return replace(outcome, **{name: plain(value) for name in names if (value := getattr(outcome, name))})
 
 
 def prestart_torch() -> None:

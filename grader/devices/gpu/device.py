@@ -204,16 +204,17 @@ class _Placed:
         if not (is_whole or self._has_rows):
             self.contents = self._bytes(self._front, size)
         self._driver.free(self._base)
-        found = [  # of each guard the changed byte that is nearest to the buffer
-            self._outside(self._front - 1 - self._intact(before[::-1]), before),
-            self._outside(self._front + size + self._intact(after), after),
-        ]
+        found = []  # of each guard the changed byte that is nearest to the buffer
+        if not self._is_intact(before):
+            found.append(self._finding("out of bounds", "wrote", -1 - self._intact(before[::-1])))
+        if not self._is_intact(after):
+            found.append(self._finding("out of bounds", "wrote", size + self._intact(after)))
         # Of equal length, so that startswith compares all: in one go, where != looks at a memoryview byte by byte.
         if self.buffer.role == "in" and not is_whole and not self.contents.startswith(self.buffer.given):
             pairs = zip(self.contents, self.buffer.given, strict=True)
             byte = next(place for place, (now, then) in enumerate(pairs) if now != then)
             found.append(self._finding("modified its input", "wrote to the input", byte))
-        return [finding for finding in found if finding is not None]
+        return found
 
     def keep_rows(self, reader: RowReader, rows: Rows) -> int:
         """Only some rows of this output are wanted. Returns how many elements of it were never written."""
@@ -233,15 +234,13 @@ class _Placed:
     def _bytes(self, start: int, size: int) -> bytearray:
         return self._driver.download(self._base + start, size)
 
+    def _is_intact(self, guard: bytearray) -> bool:
+        """In one go, where a count looks at byte after byte: 0.2 ms, sixteen times in a call of four buffers."""
+        return guard == bytes([self._guard]) * len(guard)
+
     def _intact(self, guard: bytearray) -> int:
         """How many bytes of a guard are unchanged before the first that is not."""
         return len(guard) - len(guard.lstrip(bytes([self._guard])))
-
-    def _outside(self, place: int, guard: bytearray) -> Finding | None:
-        """A finding for the byte at ``place`` of the allocation, where the guard around it changed at all."""
-        if self._intact(guard) == len(guard):
-            return None
-        return self._finding("out of bounds", "wrote", place - self._front)
 
     def _finding(self, kind: str, did: str, byte: int) -> Finding:
         index = byte // self.buffer.itemsize

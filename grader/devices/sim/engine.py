@@ -82,9 +82,8 @@ def engine_library(
     path = _compiler_path(compiler or os.environ.get("CXX") or "g++")
     about = os.stat(path)
     flags, compiler_key = _known(path, about.st_mtime_ns, about.st_size)
-    headers = sorted(SOURCES.glob("*.h"))
-    sources = engine_sources()
-    place = folder / f"engine-{_digest(f'{compiler_key} {manifest.VERSION}', *headers, *sources)}"
+    headers, sources = _files((SOURCES,), ".h"), engine_sources()
+    place = folder / f"engine-{_digest_of_states(f'{compiler_key} {manifest.VERSION}', _states([*headers, *sources]))}"
     if built := entries.find(place, Hashes()):
         return built / LIBRARY
     say = tell or (lambda line: None)
@@ -105,8 +104,13 @@ def engine_library(
 
 def engine_sources() -> list[Path]:
     """The engine's own, and those of the stand-ins for libraries that are there."""
-    folders = (SOURCES, *(SOURCES.parent / name for name in STAND_INS))
-    return sorted(path for folder in folders for path in folder.glob("*.cpp"))
+    return _files((SOURCES, *(SOURCES.parent / name for name in STAND_INS)), ".cpp")
+
+
+def _files(folders: Sequence[Path], ending: str) -> list[Path]:
+    """Those of the folders, as far as there are such, in order."""
+    names = [f"{folder}/{name}" for folder in folders if folder.is_dir() for name in os.listdir(folder)]
+    return [Path(name) for name in sorted(names) if name.endswith(ending)]
 
 
 def _compiler_path(compiler: str) -> str:
@@ -141,6 +145,18 @@ def _digest(compiler_key: str, *files: Path) -> str:
     for file in files:
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()[:20]
+
+
+def _states(files: Sequence[Path]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Files, each with what changes when it is written."""
+    found = [(str(file), os.stat(file)) for file in files]
+    return tuple((name, (at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns)) for name, at in found)
+
+
+@functools.lru_cache(maxsize=4)
+def _digest_of_states(compiler_key: str, states: tuple[tuple[str, tuple[int, ...]], ...]) -> str:
+    """The digest of files, which are read again if one was written since: every grade asks for it."""
+    return _digest(compiler_key, *(Path(name) for name, _ in states))
 
 
 def _optimisation(source: Path) -> str:

@@ -59,6 +59,20 @@ bool is_sum_tame(const Step& s) {
     return within(reinterpret_cast<const f32*>(s.d), s.rows * COLUMNS, 0x1p-100f, 0x1p120f);
 }
 
+bool is_zero(const f32* x, int count) {
+    u32 any = 0;
+    for (int i = 0; i < count; ++i) any |= bit_cast<u32>(x[i]) << 1;
+    return !any;
+}
+// Nothing is added to nothing, as in the part of a tile that lies outside of a matrix. The values are tame.
+bool is_nothing(const Step& s) {
+    if (!is_zero(reinterpret_cast<const f32*>(s.d), s.rows * COLUMNS)) return false;
+    if (is_zero(reinterpret_cast<const f32*>(s.b), s.k * COLUMNS)) return true;
+    bool nothing = true;
+    for (int i = 0; nothing && i < s.rows; ++i) nothing = is_zero(s.a + i * s.stride, s.k);
+    return nothing;
+}
+
 // The power of two of each value; 0 of 0.
 f32 power(f32 x) {
     return bit_cast<f32>(bit_cast<u32>(x) & EXPONENT);
@@ -223,7 +237,9 @@ void multiply(int rows, int k, const f32* a, const f32x8* b, f32x8* d, Cut cut, 
     for (int from = 0; from < k; from += step) {
         const Step next{rows, k - from < step ? k - from : step, k, a + from, b + from, d, cut, fraction, least};
         const bool tame = is_sum_tame(next);
-        if (tame && are_tame(next, least))
+        if (tame && are_tame(next, least) && is_nothing(next))
+            std::fill(d, d + rows, f32x8{});
+        else if (tame && are_tame(next, least))
             tame_step<false>(next);
         else if (tame && are_tame(next, {}))
             tame_step<true>(next);

@@ -120,6 +120,14 @@ bool SharedMemory::broadcast_read(const Warp& warp, Mask mask, u64 address, u32 
 
 // ---- where blocks of a cluster share it
 
+// By what all lanes of the warp know of its own block, and of what came before the launch's block began.
+inline __attribute__((always_inline)) bool ordered_for_warp_in_cluster(
+    const Warp& warp, u32 origin, Epoch earlier, Epoch me) {
+    const u32 clock = shared_epoch::clock(earlier);
+    return clock <= origin || (shared_epoch::rank(earlier) == shared_epoch::rank(me) &&
+                               clock <= warp.known[shared_epoch::thread(earlier) / LANES]);
+}
+
 // Who: 0 a thread of the block itself.
 bool SharedMemory::ordered_in_cluster(const Warp& warp, Epoch earlier, Epoch me) const {
     const u32 clock = shared_epoch::clock(earlier), thread = shared_epoch::thread(earlier);
@@ -134,6 +142,12 @@ bool SharedMemory::ordered_in_cluster(const Warp& warp, Epoch earlier, Epoch me)
 bool SharedMemory::record_one(const Warp& warp, Epoch me, Access access, u64 g, Race* race) {
     const Epoch earlier[] = {writer_[g], other_writer_[g], reader_[g], other_reader_[g]};
     const bool strong = shared_epoch::strong(me) || access == Access::atomic;
+    const u32 origin = warp.block->origin;
+    const auto quick = [&](Epoch each) { return ordered_for_warp_in_cluster(warp, origin, each, me); };
+    if (quick(earlier[0]) && quick(earlier[1]) && quick(earlier[2]) && quick(earlier[3]) && !strong) {
+        (access == Access::read ? reader_ : writer_)[g] = me;
+        return false;
+    }
     for (int i = 0; i < (access == Access::read ? 2 : 4); ++i) {
         if (ordered_in_cluster(warp, earlier[i], me) || (shared_epoch::strong(earlier[i]) && strong)) continue;
         *race = {earlier[i], i < 2, g << shift_, 0};

@@ -79,36 +79,31 @@ struct Descriptor {
     u64 span() const { return 256 >> mode; }
 };
 
+template <class T>
+void widen_items(const u8* bytes, f32* values, int stride) {
+    constexpr int COUNT = CHUNK / int(sizeof(T));
+    T items[COUNT];
+    std::memcpy(items, bytes, CHUNK);
+    f32 wide[COUNT];
+    for (int i = 0; i < COUNT; ++i) wide[i] = widen(items[i]);
+    for (int i = 0; i < COUNT; ++i) values[i * stride] = wide[i];
+}
+
 void widen_chunk(Type type, const u8* bytes, f32* values, int stride) {
-    for (int i = 0, n = CHUNK / TYPES[int(type)].bytes; i < n; ++i) {
-        f32& to = values[i * stride];
-        u16 half;
-        u32 word;
-        std::memcpy(&half, bytes + i * 2 % CHUNK, sizeof half);
-        std::memcpy(&word, bytes + i * 4 % CHUNK, sizeof word);
-        switch (type) {
-            case Type::f16:
-                to = widen(f16{half});
-                break;
-            case Type::bf16:
-                to = widen(bf16{half});
-                break;
-            case Type::tf32:
-                to = widen(tf32{word});
-                break;
-            case Type::e4m3:
-                to = widen(e4m3{bytes[i]});
-                break;
-            case Type::e5m2:
-                to = widen(e5m2{bytes[i]});
-                break;
-            case Type::s8:
-                to = f32(s8(bytes[i]));
-                break;
-            case Type::u8:
-                to = f32(bytes[i]);
-                break;
-        }
+    switch (type) {
+        case Type::f16:
+            return widen_items<f16>(bytes, values, stride);
+        case Type::bf16:
+            return widen_items<bf16>(bytes, values, stride);
+        case Type::tf32:
+            return widen_items<tf32>(bytes, values, stride);
+        case Type::e4m3:
+            return widen_items<e4m3>(bytes, values, stride);
+        case Type::e5m2:
+            return widen_items<e5m2>(bytes, values, stride);
+        case Type::s8:
+        case Type::u8:
+            for (int i = 0; i < CHUNK; ++i) values[i * stride] = f32(type == Type::s8 ? s8(bytes[i]) : bytes[i]);
     }
 }
 
