@@ -16,16 +16,21 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
+from os.path import commonprefix
 
 from grader.compile.source_tree import ASSIGNING, WHOLE, Closure, Node, Scope, Statement, Tree, Variable, trees_of
 
 VARIABLE = "kata_edit"
 MOST = 1500  # edits of a file
 MOST_OF_LINE = 120
-MOST_NAMES = 9  # in the place of one
+MOST_NAMES = 12  # in the place of one
+MOST_BUILTIN = 4  # of them such as `threadIdx.x`
 MOST_TERMS = 6  # that are added to one
+MOST_FACTORS = 6  # that one is multiplied or divided by
+MOST_JOINT = 4  # in the place of a name that is replaced more than once
 MOST_PAIRS = 6  # elements of a list of which any two may be exchanged; of longer ones those that are neighbours
 FARTHEST = 4  # statements over which one may move
+BESIDE = 4  # lines over which a name is replaced in two expressions at once
 LONGEST = 240  # characters of an expression that is edited as a whole
 HEAD = (
     f"__device__ unsigned {VARIABLE};"
@@ -58,6 +63,24 @@ _OTHER_SIGNS = {
 }
 _COMPARING = ("<", "<=", ">", ">=", "==", "!=")
 _OTHER_ASSIGNING = {"=": ("+=",), "+=": ("=", "-="), "-=": ("+=",), "*=": ("=", "+="), "/=": ("*=",), "|=": ("=",)}
+_OTHER_FUNCTIONS = {
+    one: other
+    for first, second in (
+        ("expf", "exp2f"),
+        ("__expf", "exp2f"),
+        ("logf", "log2f"),
+        ("__logf", "__log2f"),
+        ("logf", "log10f"),
+        ("sqrtf", "rsqrtf"),
+        ("min", "max"),
+        ("fminf", "fmaxf"),
+        ("floorf", "ceilf"),
+        ("rintf", "floorf"),
+        ("roundf", "rintf"),
+    )
+    for one, other in ((first, second), (second, first))
+}
+_BUILTIN = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\.[xyz]\b")
 _VECTOR = re.compile(r"(float|double|int|uint|short|ushort|char|uchar)([234])$")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -80,9 +103,12 @@ class Edited:
 
 def edited(text: str, within: Collection[int], without: Collection[int] = ()) -> Edited:
     """The edits of lines of ``within``. None is on a line of ``without``: nvcc said that one there is wrong."""
-    writer = _Writer(text, frozenset(within) - frozenset(without))
-    for tree in trees_of(text):
-        _Walk(writer, tree).statement(tree.body)
+    writer, trees = _Writer(text, frozenset(within) - frozenset(without)), trees_of(text)
+    for _ in range(2):  # the first time to see which of them are the likeliest
+        for tree in trees:
+            _Walk(writer, tree).function()
+        if writer.chosen is None:
+            writer.choose()
     return writer.edited()
 
 
@@ -93,8 +119,9 @@ class _Writer:
     text: str
     lines: frozenset[int]
     edits: list[Edit] = field(default_factory=list)
-    added: list[tuple[int, int, int, str]] = field(default_factory=list)  # place, before or behind it, order, text
-    of_line: Counter[int] = field(default_factory=Counter)
+    added: list[tuple[int, int, float, int, str]] = field(default_factory=list)  # place, and what stands there sooner
+    known: list[tuple[int, int]] = field(default_factory=list)  # rank and line of all edits that there are
+    chosen: frozenset[int] | None = None  # of them
     types: dict[str, dict[str, str]] = field(default_factory=dict)  # of structs: member -> type
     returned: dict[str, str] = field(default_factory=dict)  # by functions of the file
 
@@ -113,24 +140,37 @@ class _Writer:
             low, high = (middle, high) if self.starts[middle] <= place else (low, middle)
         return low + 1
 
+    def choose(self) -> None:
+        """The likeliest, not too many of one line."""
+        of_line, found = Counter[int](), list[int]()
+        for number in sorted(range(len(self.known)), key=lambda number: self.known[number][0]):
+            line = self.known[number][1]
+            of_line[line] += 1
+            if line in self.lines and of_line[line] <= MOST_OF_LINE:
+                found.append(number)
+        self.chosen, self.known = frozenset(found[:MOST]), []
+
     def new(self, place: int, words: str, rank: int) -> int:
-        """The number of a new edit; 0 where no more fit."""
+        """The number of a new edit; 0 where it is not one of the likeliest."""
         line = self.line_at(place)
-        if line not in self.lines or len(self.edits) >= MOST or self.of_line[line] >= MOST_OF_LINE:
+        self.known.append((rank, line))
+        if self.chosen is None or len(self.known) - 1 not in self.chosen:
             return 0
-        self.of_line[line] += 1
         self.edits.append(Edit(len(self.edits) + 1, line, " ".join(words.split()), rank))
         return len(self.edits)
 
-    def add(self, place: int, text: str, *, closes: bool) -> None:
-        """Text at a place. What opens later stands further in, and what closes later further out."""
+    def add(self, place: int, text: str, *, closes: bool, other: int | None = None) -> None:
+        """Text at a place; ``other``: where the expression that it is put around ends or begins. What is put around a
+        longer one stands further out, and a statement's before all expressions'. Of equal ones the later is inside."""
         order = len(self.added)
-        self.added.append((place, 0 if closes else 1, -order if closes else order, text))
+        depth = float("inf") if other is None else float(other)
+        depth = -depth if not closes or other is not None else depth
+        self.added.append((place, 0 if closes else 1, depth, -order if closes else order, text))
 
     def edited(self) -> Edited:
         head = next((m.start() for m in re.finditer(r"^(?=\w)(?!using\b.*=)", _blanked(self.text), re.MULTILINE)), 0)
         pieces, last = [], 0
-        for place, _, _, text in sorted([(head, -1, 0, HEAD), *self.added]):
+        for place, *_, text in sorted([(head, -1, 0.0, 0, HEAD), *self.added]):
             pieces += [self.text[last:place], text]
             last = place
         return Edited("".join([*pieces, self.text[last:]]), tuple(self.edits))
@@ -164,6 +204,17 @@ class _Walk:
         self.sums = [*_sums(tree.body, self.plain)]  # targets of `+=`, with the loops around
         self.factors = [*_factors(tree.body, self.plain)]
         self.is_head = False  # of a loop: there another variable often ends nothing
+        body = self.plain[tree.body.begin : tree.body.end]
+        self.builtin = [*dict.fromkeys(_BUILTIN.findall(body))][:MOST_BUILTIN]
+        self.given = {  # name -> the builtin variable that its value has, or the first of several
+            found[1]: found[2] for found in re.finditer(rf"\b(\w+)\s*=[^;=]*?({_BUILTIN.pattern})", body)
+        }
+        self.used = Counter(_WORD.findall(body))
+
+    def function(self) -> None:
+        """All edits of it: first those of several places at once."""
+        self._together()
+        self.statement(self.tree.body)
 
     def of(self, node: Node | Statement) -> str:
         """Its text in one line, without comments and directives: what is added adds no line to the file."""
@@ -180,6 +231,8 @@ class _Walk:
             self._simple(one)
         self.is_head = one.kind == "loop"
         for node in one.nodes:
+            if one.kind in ("declaration", "return") and not _is_sum(node):
+                self._scaled(node)
             self.root(node, is_condition=one.kind == "if")
         self.is_head = False
         for part in one.parts:
@@ -319,6 +372,73 @@ class _Walk:
                 words = f"`{each.name}` is set to 0 at the start of each round of the loop"
                 self._before(body.begin + 1, words, 2, f"kata_zero({each.name});")
 
+    # -- several places at once ---------------------------------------------------------------------------------------
+
+    def _together(self) -> None:
+        """Edits of two places: a name that is another one in both, and two operators that are exchanged."""
+        roots = [(root, [*self._names(root)]) for root in _roots(self.tree.body)]
+        for place, (root, names) in enumerate(roots):
+            self._joint(root, names)
+            self._signs(root, root)
+            line, met = self.writer.line_at(root.end), set[str]()
+            for other, more in roots[place + 1 : place + 1 + BESIDE]:
+                if self.writer.line_at(other.begin) > line + BESIDE:
+                    break
+                common = {each.sign for each in names} & {each.sign for each in more} - met
+                self._joint(root, [each for each in (*names, *more) if each.sign in common], other)
+                self._signs(root, other)
+                met |= common
+
+    def _names(self, node: Node) -> Iterator[Node]:
+        """The variables in an expression that are whole numbers and not set there."""
+        if node.kind == "name":
+            if _kind_of(_found(node.scope, node.sign)) == "whole":
+                yield node
+            return
+        is_setting = (node.kind == "binary" and node.sign in ASSIGNING) or node.kind == "after"
+        is_setting |= node.kind == "unary" and node.sign in ("++", "--", "&")
+        takes = node.kind == "call" and self._takes_places(node)
+        for place, part in enumerate(node.parts):
+            if not (part.kind == "name" and ((is_setting and place == 0) or takes)):
+                yield from self._names(part)
+
+    def _joint(self, root: Node, names: Sequence[Node], other: Node | None = None) -> None:
+        """A name that stands twice or more is another one everywhere; and so are those that are like it."""
+        present = {each.sign for each in names}
+        scope = names[0].scope if names else None
+        for name in dict.fromkeys(each.sign for each in names):
+            own = _found(scope, name)
+            for text, rank in self._others(own, names[0])[:MOST_JOINT] if own is not None else ():
+                alike = {one: two for one in present - {name} if (two := _alike(name, text, one)) and _found(scope, two)}
+                for changed in ({name: text}, {name: text, **alike})[: 1 + bool(alike)]:
+                    self._replace([each for each in names if each.sign in changed], changed, rank + (other is not None))
+
+    def _replace(self, nodes: Sequence[Node], changed: dict[str, str], rank: int) -> None:
+        """Each name by what is said for it, where all of that is visible."""
+        if len(nodes) < 2 or not self._may_edit(nodes):
+            return
+        if not all(_found(node.scope, changed[node.sign]) or "." in changed[node.sign] for node in nodes):
+            return
+        words = " and ".join(f"`{one}` is `{other}`" for one, other in changed.items())
+        lines = sorted({self.writer.line_at(node.begin) for node in nodes})
+        where = "everywhere in this line" if len(lines) == 1 else f"here and on line {lines[-1]}"
+        number = self.writer.new(nodes[0].begin, f"{words} {where}", rank)
+        for node in nodes if number else ():
+            text = f"(kata_t<decltype({node.sign})>)({changed[node.sign]})"
+            self._around(node, f"({VARIABLE}=={number}u?{text}:", ")")
+
+    def _may_edit(self, nodes: Sequence[Node]) -> bool:
+        """Whether all of them are on lines that are edited."""
+        return all(self.writer.line_at(node.begin) in self.writer.lines for node in nodes)
+
+    def _signs(self, root: Node, other: Node) -> None:
+        """``i / 2`` and ``i % 2`` are exchanged."""
+        for one in _of_signs(root, ("/", "%")):
+            for two in _of_signs(other, ("/", "%")):
+                same = [*map(self.of, one.parts)] == [*map(self.of, two.parts)]
+                if same and one.sign != two.sign and one.begin < two.begin:
+                    self._exchange(one, two, 2)
+
     # -- expressions --------------------------------------------------------------------------------------------------
 
     def root(self, node: Node, *, is_condition: bool = False) -> None:
@@ -367,18 +487,22 @@ class _Walk:
         if chosen:
             *firsts, (_, last) = chosen
             ways = "".join(f"{VARIABLE}=={number}u?{kind}({text}):" for number, text in firsts)
-            self.writer.add(node.begin, f"({_any_of(chosen)}?({ways}{kind}({last})):", closes=False)
-            self.writer.add(node.end, ")", closes=True)
+            self._around(node, f"({_any_of(chosen)}?({ways}{kind}({last})):", ")")
+
+    def _around(self, node: Node, before: str, behind: str) -> None:
+        self.writer.add(node.begin, before, closes=False, other=node.end)
+        self.writer.add(node.end, behind, closes=True, other=node.begin)
 
     def _exchange(self, first: Node, second: Node, rank: int, words: str = "", *, cast: bool = True) -> None:
         one, other = self.of(first), self.of(second)
         if one == other or len(one) + len(other) > LONGEST or "[&" in one + other:
             return
+        if not self._may_edit((first, second)):
+            return
         number = self.writer.new(first.begin, words or f"`{one}` and `{other}` are exchanged", rank)
         for node, own, text in ((first, one, other), (second, other, one)) if number else ():
             kind = f"(kata_t<decltype({own})>)" if cast else ""
-            self.writer.add(node.begin, f"({VARIABLE}=={number}u?{kind}({text}):", closes=False)
-            self.writer.add(node.end, ")", closes=True)
+            self._around(node, f"({VARIABLE}=={number}u?{kind}({text}):", ")")
 
     def _name(self, node: Node, *, is_set: bool) -> None:
         own = _found(node.scope, node.sign)
@@ -386,20 +510,44 @@ class _Walk:
             if node.sign in ("INFINITY", "FLT_MAX"):
                 self._wrap(node, [(f"`{node.sign}` is `{text}`", text, 4) for text in ("0.0f", f"(-{node.sign})")])
             return
+        others = self._others(own, node, is_set=is_set)
+        ways = [(f"`{own.name}` is `{name}`", name, rank) for name, rank in others]
+        self._wrap(node, ways, cast=_kind_of(own) in ("whole", "floating") and not is_set)
+
+    def _others(self, own: Variable, node: Node, *, is_set: bool = False) -> list[tuple[str, int]]:
+        """What may stand in the place of a variable, the likeliest first, each with its rank."""
         kind = _kind_of(own)
         others = [each for each in node.scope or () if each.name != own.name and _kind_of(each) == kind]
-        if kind in ("whole", "floating"):
-            others = [each for each in others if each.is_fixed == own.is_fixed]
-            if is_set:
-                others = [each for each in others if each.type == own.type and not each.is_const]
-        else:
-            others = [
-                each for each in others if (each.type, each.dims, each.is_const) == (own.type, own.dims, own.is_const)
-            ]
-        others = sorted(others, key=lambda each: abs(each.at - own.at)) if own.is_fixed else others
-        rank = 7 if kind == "floating" else 4 if own.is_fixed or self.is_head else 3
-        ways = [(f"`{own.name}` is `{each.name}`", each.name, rank) for each in others[:MOST_NAMES]]
-        self._wrap(node, ways, cast=kind in ("whole", "floating") and not is_set)
+        if kind not in ("whole", "floating"):
+            shape = (own.type, own.dims, own.is_const)
+            return [(each.name, 3) for each in others if (each.type, each.dims, each.is_const) == shape][:MOST_NAMES]
+        if is_set:
+            same = [each.name for each in others if each.type == own.type and not each.is_const and not each.is_fixed]
+            return [(name, 7 if kind == "floating" else 3) for name in same[:MOST_NAMES]]
+        others.sort(
+            key=lambda each: (
+                not _is_alike(each.name, own.name),
+                each.is_fixed != own.is_fixed,
+                not self.used[each.name],
+                abs(each.at - own.at),
+            )
+        )
+        found = [(each.name, self._rank_of(each, own)) for each in others[:MOST_NAMES]]
+        if kind == "whole":
+            sizes = [each for each in self.builtin if "Dim." in each]
+            rank = 3 if own.is_fixed and self.used[own.name] == 1 else 4
+            found += [(each, rank) for each in (sizes if own.is_fixed else self.builtin)]
+        return found
+
+    def _rank_of(self, one: Variable, own: Variable) -> int:
+        """Of one variable in the place of another of its kind."""
+        if _kind_of(own) == "floating":
+            return 5 if _is_alike(one.name, own.name) else 7
+        if _is_alike(one.name, own.name) and not self.is_head:
+            return 2
+        if own.is_fixed and self.used[own.name] == 1 and self.used[one.name] and one.is_fixed:
+            return 2  # that the function does not use elsewhere
+        return 4 if own.is_fixed or one.is_fixed or self.is_head else 3
 
     def _number(self, node: Node) -> None:
         text = node.sign
@@ -430,11 +578,9 @@ class _Walk:
         condition, first, _ = node.parts
         text = self.of(condition)
         if number := self.writer.new(condition.begin, f"`{text}` is `!({text})`", 5):
-            self.writer.add(condition.begin, f"(({VARIABLE}=={number}u)!=bool(", closes=False)
-            self.writer.add(condition.end, "))", closes=True)
+            self._around(condition, f"(({VARIABLE}=={number}u)!=bool(", "))")
         if number := self.writer.new(condition.begin, f"`{_short(self.of(node))}` is always `{self.of(first)}`", 9):
-            self.writer.add(condition.begin, f"({VARIABLE}=={number}u||", closes=False)
-            self.writer.add(condition.end, ")", closes=True)
+            self._around(condition, f"({VARIABLE}=={number}u||", ")")
         for part in node.parts:
             self.node(part)
 
@@ -447,6 +593,14 @@ class _Walk:
         kinds = {self.type_of(left, node.scope), self.type_of(right, node.scope)}
         if kinds <= {"whole", "floating", "truth"}:
             self._wrap(node, [*self._operators(node, is_whole=kinds == {"whole"})])
+        if node.sign in ("+", "-"):
+            for part in (left, right):
+                if not _is_sum(part):
+                    self._scaled(part)
+        elif node.sign in ("*", "/", "%") and kinds == {"whole"} and left.kind in ("name", "member", "index", "group"):
+            self._wrap(left, [*self._remainders(left)])
+        elif node.sign in ("&&", "||") and all(part.kind == "binary" and part.sign in _COMPARING for part in node.parts):
+            self._exchange(left.parts[1], right.parts[1], 2)
         self.node(left)
         self.node(right)
 
@@ -462,6 +616,10 @@ class _Walk:
                     else f"`{own}` is `{left} {other} {right}`"
                 )
                 yield words, f"({left}) {other} ({right})", 1 if likely else 5
+        if sign in ("+", "-") and not is_whole:
+            names = [each.name for each in node.scope or () if _kind_of(each) == "floating"]
+            near = [name for name in names if self.is_near(node, name) and name not in _WORD.findall(self.of(node))]
+            yield from ((f"`{own}` is `{own} - {name}`", f"({left} {sign} {right}) - {name}", 6) for name in near[:3])
         if sign == "-":
             yield f"`{own}` is `{right} - {left}`", f"({right}) - ({left})", 5
         if sign == "/" and is_whole:
@@ -482,6 +640,43 @@ class _Walk:
                 f"({one}) {first.sign} (({other}) * ({right}))",
                 6,
             )
+
+    def _constants(self, node: Node) -> list[str]:
+        """Those that are near, then all others that the function uses; not those that the expression has."""
+        names = {*_WORD.findall(self.of(node))}
+        found = [each for each in node.scope or () if each.is_fixed and each.name not in names and self.used[each.name]]
+        found.sort(key=lambda each: not self.is_near(node, each.name))
+        return [each.name for each in found if _kind_of(each) == "whole"][:MOST_FACTORS]
+
+    def _sizes(self, node: Node) -> list[str]:
+        """Whole numbers that the function is given, the nearest first."""
+        names = {*_WORD.findall(self.of(node))}
+        found = [each.name for each in self.tree.parameters if _kind_of(each) == "whole" and not each.is_fixed]
+        found.sort(key=lambda name: not self.is_near(node, name))
+        return [name for name in found if name not in names][:MOST_FACTORS]
+
+    def _scaled(self, node: Node) -> None:
+        """A term, with one factor or divisor more."""
+        kind = self.type_of(node, node.scope)
+        own = self.of(node)
+        short = _short(own)
+        if kind == "floating" and node.kind in ("name", "member", "call", "index"):
+            ways = [(f"`{short}` is `{short} {by} {size}`", f"{own} {by} {size}", 6 - (by == "/" and node.kind == "call"))
+                    for size in self._sizes(node)[:3] for by in ("/", "*")]
+            self._wrap(node, ways)
+        elif kind == "whole" and node.kind != "number":
+            inner = own if node.kind != "choice" and not _is_sum(node) and node.kind != "binary" else f"({own})"
+            inner = own if node.kind == "binary" and node.sign == "*" else inner
+            factors = [(name, 4) for name in [*self._constants(node), "2"]] + [(name, 6) for name in self._sizes(node)[:3]]
+            ways = [(f"`{short}` is `{_short(inner)} * {name}`", f"{inner} * {name}", rank) for name, rank in factors]
+            simple = node.kind in ("name", "member", "index", "group")
+            self._wrap(node, [*ways, *(self._remainders(node) if simple else ())])
+
+    def _remainders(self, node: Node) -> Iterator[tuple[str, str, int]]:
+        own = self.of(node)
+        for name in [*self._sizes(node)[:4], *self._constants(node)]:
+            yield f"`{_short(own)}` is `{_short(own)} % {name}`", f"{own} % {name}", 4
+            yield f"`{_short(own)}` is `{_short(own)} / {name}`", f"{own} / {name}", 6
 
     def is_near(self, node: Node, name: str) -> bool:
         """Whether a name stands on one of the lines around an expression."""
@@ -523,7 +718,11 @@ class _Walk:
             for each in [*others[:MOST_TERMS], *fixed[:MOST_TERMS]]:
                 ways += [(f"`{_short(own)}` is `{_short(own)} + {each.name}`", f"{own} + {each.name}", 8)]
             ways += [(f"`{_short(own)}` is `{each}`", each, 6) for each in self.elements(node) if each != own]
+            if node.kind == "member":
+                ways += [(f"`{own}` is `{own} + {each}`", f"{own} + {each}", 4) for each in self._beside(node)]
             self._wrap(node, ways)
+            if not _is_sum(node):
+                self._scaled(node)
         self.node(node)
 
     def _call(self, node: Node, *, is_set: bool) -> None:
@@ -531,6 +730,7 @@ class _Walk:
         if node.sign not in ("printf", "assert", "sizeof"):
             self._pairs(parts, is_kept=self._takes_places(node))
             self._without_call(node)
+            self._other_function(node)
         for part in parts:
             if re.match(r"(?:reinterpret|const)_cast<", node.sign) or (
                 part.kind != "name" and self._takes_places(node) and part.kind in ("index", "member")
@@ -562,6 +762,11 @@ class _Walk:
                 node,
                 [way for way, part in zip(ways, node.parts, strict=True) if self.type_of(part, node.scope) == "whole"],
             )
+
+    def _other_function(self, node: Node) -> None:
+        if other := _OTHER_FUNCTIONS.get(node.sign):
+            given = ", ".join(map(self.of, node.parts))
+            self._wrap(node, [(f"`{node.sign}` is `{other}`", f"{other}({given})", 4)])
 
     def _list(self, node: Node, *, is_set: bool) -> None:
         self._pairs(node.parts)
@@ -627,7 +832,11 @@ class _Walk:
                     node.sign,
                 )
             ]
-            self._wrap(node, [(f"`{base}.{node.sign}` is `{one}.{axis}`", f"{one}.{axis}", 3) for one, axis in others])
+            ways = [(f"`{base}.{node.sign}` is `{one}.{axis}`", f"{one}.{axis}", 3) for one, axis in others]
+            for name in self._instead_of_builtin(node, base):
+                rank = 2 if self.given.get(name, "").startswith(base) else 3
+                ways.append((f"`{base}.{node.sign}` is `{name}`", name, rank))
+            self._wrap(node, ways)
             return
         if self.text[node.begin : node.end].rstrip().endswith(")"):
             return
@@ -637,6 +846,25 @@ class _Walk:
         ways = [(f"`{base}.{node.sign}` is `{base}.{name}`", f"{base}{joint}{name}", 4) for name in same]
         self._wrap(node, ways, cast=False)
         self.node(node.parts[0], is_set=True)
+
+    def _instead_of_builtin(self, node: Node, base: str) -> list[str]:
+        """The file's own number of a thread or block, or a size."""
+        visible = [each for each in node.scope or () if _kind_of(each) == "whole"]
+        if base in ("threadIdx", "blockIdx"):
+            own = [each.name for each in visible if each.name in self.given]
+            return sorted(own, key=lambda name: not self.given[name].startswith(base))[:MOST_NAMES]
+        fixed = [each.name for each in visible if each.is_fixed and self.used[each.name]]
+        return [*self._sizes(node), *sorted(fixed, key=lambda name: not self.is_near(node, name))][:MOST_NAMES]
+
+    def _beside(self, node: Node) -> list[str]:
+        """The other members of the same type."""
+        base = self.of(node.parts[0])
+        if base in _AXES:
+            return []
+        members = self._members_of(node.parts[0], node.scope)
+        joint = "->" if "->" in self.text[node.parts[0].end : node.end] else "."
+        same = [name for name, kind in members.items() if name != node.sign and _plain(kind) == "whole"]
+        return [f"{base}{joint}{name}" for name in same[:MOST_TERMS]]
 
     def _members_of(self, node: Node, scope: Scope | None) -> dict[str, str]:
         kind = self.type_of(node, scope)
@@ -755,6 +983,55 @@ def _chain(node: Node) -> list[Node]:
         found.append(node.parts[1])
         node = node.parts[0]
     return [node, *found[::-1]]
+
+
+def _is_sum(node: Node) -> bool:
+    return node.kind == "binary" and node.sign in ("+", "-")
+
+
+def _is_alike(one: str, other: str) -> bool:
+    """Whether two names differ little: in case, one letter or one part; ``OH`` and ``OW``, ``off_q`` and ``off_kv``."""
+    if one.lower() == other.lower() or len(one) == len(other) <= 2:
+        return True
+    if min(len(one), len(other)) > 1 and (one.startswith(other) or other.startswith(one)):
+        return True
+    parts = [each.split("_") for each in (one, other)]
+    return len(parts[0]) == len(parts[1]) > 1 and sum(a != b for a, b in zip(*parts, strict=True)) == 1
+
+
+def _alike(name: str, other: str, third: str) -> str:
+    """What a third name becomes where ``name`` becomes ``other``: ``H``, for ``OH`` and ``OW``, is ``W``."""
+    first = len(commonprefix([name, other]))
+    last = len(commonprefix([name[first:][::-1], other[first:][::-1]]))
+    one, two = name[first : len(name) - last], other[first : len(other) - last]
+    if not one or not two or one not in third or third.replace(one, two) == third:
+        return ""
+    return third.replace(one, two)
+
+
+def _roots(one: Statement) -> Iterator[Node]:
+    """The expressions of a function's statements, as they follow each other; not the heads of loops."""
+    if one.kind in ("simple", "declaration", "return", "if"):
+        for node in one.nodes:
+            yield node
+            for closure in _closures(node):
+                yield from _roots(closure)
+    for part in one.parts:
+        yield from _roots(part)
+
+
+def _closures(node: Node) -> Iterator[Statement]:
+    if isinstance(node, Closure) and node.body is not None:
+        yield node.body
+    for part in node.parts:
+        yield from _closures(part)
+
+
+def _of_signs(node: Node, signs: Collection[str]) -> Iterator[Node]:
+    if node.kind == "binary" and node.sign in signs:
+        yield node
+    for part in node.parts:
+        yield from _of_signs(part, signs)
 
 
 def _base(node: Node) -> str:

@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import cached_property, partial
-from itertools import islice
+from itertools import groupby, islice
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -67,7 +67,8 @@ LAUNCHER_SECONDS = 0.4  # for changes of the launcher
 SOURCE_SECONDS = 1.8  # for code that is close to the source
 WHOLE_SECONDS = 0.7  # of these, for statements as wholes
 EDIT_SECONDS = 2.0  # for edits of the source
-EDIT_RANKS = ((1, 2), (3, 4), (5, 6), (7, 8, 9))  # in steps, of which each is tried only if those before found nothing
+EDIT_RANKS = 2  # at a time: the next are tried only if those before found nothing
+OF_OTHER_LINE = 2  # ranks that an edit is after others, on a line that is not suspected
 EDIT_ROUNDS = 3  # times the instructions of the call without edits: a loop that does not end is stopped early
 LARGEST_EDITED = 6 << 20  # bytes of PTX with all edits
 OF_EMPTY_LINE = 1.5e-7  # of PTX without edits, whose lines stay where they were
@@ -465,10 +466,15 @@ def _found_edited(files: _Files, cases: Sequence[CaseKey], near: Collection[int]
         return []
     trial.limit = trial.limit * EDIT_ROUNDS // ROUNDS
     first = {*near, *trial.suspected}
-    for ranks in EDIT_RANKS:
-        now = [each for each in changes if each[0].rank in ranks]
-        now.sort(key=lambda each: (each[1].line not in first, each[0].rank))
-        if found := [*_right_ones(trial, [change for _, change in now], cases)]:
+    behind = lines_behind(trial.text, trial.name, near) if near else frozenset[int]()
+
+    def rank(one: tuple[Edit, Change]) -> int:
+        """Where it is likely that a line is at fault, an edit of it is."""
+        return one[0].rank + (OF_OTHER_LINE if first and one[1].line not in first and one[1].line not in behind else 0)
+
+    changes.sort(key=lambda one: (rank(one), one[1].line not in first))
+    for _, group in groupby(changes, lambda one: (rank(one) + 1) // EDIT_RANKS):
+        if found := [*_right_ones(trial, [change for _, change in group], cases)]:
             return found
     return []
 
