@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grader.compile.chosen import chosen
-from grader.compile.source_edits import HEAD, Edit, Edited, edited
+from grader.compile.source_edits import HEAD, MOST_OF_LINE, Edit, Edited, edited
 from grader.compile.source_tree import Statement, trees_of
 
 FILE = """\
@@ -121,6 +121,105 @@ def test_lines_stay_where_they_are_and_no_refused_one_is_edited() -> None:
 
 def test_nothing_is_changed_where_nothing_is_edited() -> None:
     assert edited(FILE, set()) == Edited(FILE.replace("constexpr int STEP", f"{HEAD}constexpr int STEP", 1), ())
+
+
+WORDS = """\
+#include "kata.cuh"
+
+constexpr int COLS = 64;
+constexpr int CHUNK = 16;
+constexpr int PIECE = 32;
+constexpr int VEC = 4;
+
+struct Group {
+    int row, rows;
+};
+
+__global__ void k(const float* x, float* y, int cols, int hidden, int OH, int OW, int H, int W) {
+    const int lane = threadIdx.x % 32;
+    const int slot = blockIdx.x * PIECE + lane;
+    Group group = {lane, slot};
+    int end = 0;
+    end = group.rows;
+    const int head = slot / CHUNK;
+    const int64_t first = (slot * OH + H - 1) / H;
+    const int64_t last = ((slot + 1) * OH + H - 1) / H;
+    const int below = lane / 2 * 8;
+    const int right = lane % 2 * 8;
+    float sum = 0.0f;
+    for (int col = threadIdx.x * VEC; col < cols; col += blockDim.x) {
+        if (threadIdx.x == end) sum += x[head * COLS + col];
+        sum = logf(sum);
+    }
+    if (slot < hidden && lane < cols)
+        y[first * CHUNK + last + below + right + slot] = fmaxf(sum, 0.0f);
+}
+"""
+
+
+def edits_on(text: str) -> dict[str, int]:
+    """Of the line of WORDS with a text: what they say, and their rank."""
+    [line] = [number for number, each in enumerate(WORDS.split("\n"), 1) if text in each]
+    within = {line - 1, line, line + 1}
+    return {each.words: each.rank for each in edited(WORDS, within).edits if each.line == line}
+
+
+def test_a_name_of_another_kind_of_variable() -> None:
+    words = edits_on("if (threadIdx.x == end)")
+    assert words["`threadIdx.x` is `lane`"] < words["`threadIdx.x` is `blockIdx.x`"]
+    assert words["`COLS` is `cols`"] <= 2
+    assert {"`COLS` is `blockDim.x`", "`head` is `threadIdx.x`", "`COLS` is `PIECE`"} <= words.keys()
+    assert {"`blockDim.x` is `VEC`", "`blockDim.x` is `cols`"} <= edits_on("for (int col").keys()
+
+
+def test_a_name_is_another_one_in_several_places() -> None:
+    words = edits_on("first = (")
+    assert "`OH` is `OW` and `H` is `W` here and on line 20" in words
+    assert "`H` is `W` everywhere in this line" in words
+    whole = edited(WORDS, {19, 20})
+    [number] = [each.number for each in whole.edits if each.words.startswith("`OH` is `OW` and `H` is `W` here")]
+    assert whole.text.count(f"(kata_edit=={number}u?") == 6
+    assert not [each for each in edited(WORDS, {19}).edits if "on line 20" in each.words]
+
+
+def test_a_factor_that_is_missing_or_too_much() -> None:
+    assert "`blockDim.x` is `blockDim.x * VEC`" in edits_on("for (int col")
+    assert "`threadIdx.x * VEC` is `threadIdx.x` alone" in edits_on("for (int col")
+    assert "`below` is `below * 2`" in edits_on("y[first * CHUNK")
+
+
+def test_a_remainder_that_is_missing_or_too_much() -> None:
+    assert {"`slot` is `slot % hidden`", "`slot / CHUNK` is `slot` alone"} <= edits_on("head = slot").keys()
+    assert "`slot` is `slot % CHUNK`" in edits_on("y[first * CHUNK")
+    assert "`threadIdx.x` is `threadIdx.x % CHUNK`" in edits_on("lane = threadIdx.x")
+
+
+def test_a_term_that_is_missing() -> None:
+    assert "`group.rows` is `group.rows + group.row`" in edits_on("end = group.rows")
+
+
+def test_two_operators_or_bounds_are_exchanged() -> None:
+    assert edits_on("below =")["`lane / 2` and `lane % 2` are exchanged"] <= 2
+    assert edits_on("if (slot < hidden")["`hidden` and `cols` are exchanged"] <= 2
+
+
+def test_another_function() -> None:
+    assert "`logf` is `log2f`" in edits_on("sum = logf")
+    assert "`fmaxf` is `fminf`" in edits_on("y[first * CHUNK")
+
+
+def test_a_pointer_to_rows_does_not_hide_their_length() -> None:
+    text = "template <int COLS> __device__ void f(float (*tile)[COLS], int cols) {\n tile[cols * COLS][cols] = 0;\n}"
+    assert "`COLS` is `cols`" in [each.words for each in edited(text, {2}).edits]
+
+
+def test_the_likeliest_of_too_many() -> None:
+    more = " ".join(["end += first * CHUNK + last + slot;"] * 40)
+    many = WORDS.replace("    float sum = 0.0f;", f"{more} float sum = 0.0f;")
+    line = 1 + WORDS[: WORDS.index("    float sum")].count("\n")
+    whole, few = edited(many, {line}), edited(WORDS, {line})
+    assert len(few.edits) < MOST_OF_LINE == len(whole.edits)
+    assert max(each.rank for each in whole.edits) < 5
 
 
 # `x + (kata_edit-3u<2u?(kata_edit==3u?y:z):x)`, as nvcc makes it without optimisation, and a question without a branch.

@@ -24,6 +24,7 @@ VARIABLE = "kata_edit"
 MOST = 1500  # edits of a file
 MOST_OF_LINE = 120
 MOST_NAMES = 12  # in the place of one
+LIKELY_NAMES = 6  # of them
 MOST_BUILTIN = 4  # of them such as `threadIdx.x`
 MOST_TERMS = 6  # that are added to one
 MOST_FACTORS = 6  # that one is multiplied or divided by
@@ -63,22 +64,27 @@ _OTHER_SIGNS = {
 }
 _COMPARING = ("<", "<=", ">", ">=", "==", "!=")
 _OTHER_ASSIGNING = {"=": ("+=",), "+=": ("=", "-="), "-=": ("+=",), "*=": ("=", "+="), "/=": ("*=",), "|=": ("=",)}
-_OTHER_FUNCTIONS = {
-    one: other
-    for first, second in (
-        ("expf", "exp2f"),
-        ("__expf", "exp2f"),
-        ("logf", "log2f"),
-        ("__logf", "__log2f"),
-        ("logf", "log10f"),
-        ("sqrtf", "rsqrtf"),
-        ("min", "max"),
-        ("fminf", "fmaxf"),
-        ("floorf", "ceilf"),
-        ("rintf", "floorf"),
-        ("roundf", "rintf"),
-    )
-    for one, other in ((first, second), (second, first))
+_OTHER_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "expf": ("exp2f",),
+    "__expf": ("exp2f",),
+    "exp2f": ("expf",),
+    "logf": ("log2f", "log10f"),
+    "__logf": ("__log2f",),
+    "log2f": ("logf",),
+    "__log2f": ("__logf",),
+    "log10f": ("logf",),
+    "sqrtf": ("rsqrtf",),
+    "rsqrtf": ("sqrtf",),
+    "min": ("max",),
+    "max": ("min",),
+    "fminf": ("fmaxf",),
+    "fmaxf": ("fminf",),
+    "floorf": ("ceilf", "rintf"),
+    "ceilf": ("floorf",),
+    "rintf": ("floorf", "roundf"),
+    "roundf": ("rintf",),
+    "expm1f": ("expf",),
+    "log1pf": ("logf",),
 }
 _BUILTIN = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\.[xyz]\b")
 _VECTOR = re.compile(r"(float|double|int|uint|short|ushort|char|uchar)([234])$")
@@ -319,16 +325,17 @@ class _Walk:
             for other in parts[at + 1 : at + FARTHEST]:
                 if not _may_depend(own, self.of(other)):
                     continue
-                self._move(one, other.end, f"{words} behind `{_short(self.of(other))}`")
+                is_next = other is parts[at + 1] and other.kind == one.kind == "simple"
+                self._move(one, other.end, f"{words} behind `{_short(self.of(other))}`", is_next=is_next)
             for other in parts[max(at - FARTHEST + 1, 0) : at][::-1]:
                 between |= {each.name for each in other.declared}
                 if names & between:
                     break
                 if _may_depend(own, self.of(other)):
-                    self._move(one, other.begin, f"{words} before `{_short(self.of(other))}`")
+                    self._move(one, other.begin, f"{words} before `{_short(self.of(other))}`", is_next=False)
 
-    def _move(self, one: Statement, place: int, words: str) -> None:
-        if number := self.writer.new(one.begin, words, 7):
+    def _move(self, one: Statement, place: int, words: str, *, is_next: bool) -> None:
+        if number := self.writer.new(one.begin, words, 4 if is_next else 7):
             self.writer.add(place, f"if({VARIABLE}=={number}u){{{self.of(one)}}}", closes=False)
             self.writer.add(one.begin, f"{{if({VARIABLE}!={number}u)", closes=False)
             self.writer.add(one.end, "}", closes=True)
@@ -532,10 +539,13 @@ class _Walk:
                 abs(each.at - own.at),
             )
         )
-        found = [(each.name, self._rank_of(each, own)) for each in others[:MOST_NAMES]]
+        found = [
+            (each.name, self._rank_of(each, own) + (place >= LIKELY_NAMES))
+            for place, each in enumerate(others[:MOST_NAMES])
+        ]
         if kind == "whole":
             sizes = [each for each in self.builtin if "Dim." in each]
-            rank = 3 if own.is_fixed and self.used[own.name] == 1 else 4
+            rank = 2 if own.is_fixed and self.used[own.name] == 1 else 4
             found += [(each, rank) for each in (sizes if own.is_fixed else self.builtin)]
         return found
 
@@ -598,7 +608,7 @@ class _Walk:
                 if not _is_sum(part):
                     self._scaled(part)
         elif node.sign in ("*", "/", "%") and kinds == {"whole"} and left.kind in ("name", "member", "index", "group"):
-            self._wrap(left, [*self._remainders(left)])
+            self._wrap(left, [*self._remainders(left, 3 if node.sign == "/" else 4)])
         elif node.sign in ("&&", "||") and all(part.kind == "binary" and part.sign in _COMPARING for part in node.parts):
             self._exchange(left.parts[1], right.parts[1], 2)
         self.node(left)
@@ -620,6 +630,13 @@ class _Walk:
             names = [each.name for each in node.scope or () if _kind_of(each) == "floating"]
             near = [name for name in names if self.is_near(node, name) and name not in _WORD.findall(self.of(node))]
             yield from ((f"`{own}` is `{own} - {name}`", f"({left} {sign} {right}) - {name}", 6) for name in near[:3])
+        if sign in _COMPARING and (product := _ungrouped(node.parts[0])).kind == "binary" and product.sign == "*":
+            one, other = map(self.of, product.parts)
+            yield f"`{own}` is `{one} {sign} {right} / {other}`", f"({one}) {sign} ({right}) / ({other})", 4
+        called = node.parts[0]
+        if sign == "/" and called.kind == "call" and "exp" in called.sign and len(called.parts) == 1:
+            given = f"{called.sign}({self.of(called.parts[0])} - {right})"
+            yield f"`{own}` is `{given}`", given, 4
         if sign == "-":
             yield f"`{own}` is `{right} - {left}`", f"({right}) - ({left})", 5
         if sign == "/" and is_whole:
@@ -629,7 +646,8 @@ class _Walk:
             names = [each.name for each in node.scope or () if _kind_of(each) == "whole" and not each.is_fixed]
             yield from ((f"`{own}` is `{name}`", name, 6) for name in names[:MOST_TERMS] if name not in (left, right))
         if sign not in _COMPARING:
-            yield f"`{own}` is `{_short(left)}` alone", left, 6
+            rank = 4 if sign in ("+", "-") and node.parts[1].kind == "number" else 6
+            yield f"`{own}` is `{_short(left)}` alone", left, rank
         if sign not in (*_COMPARING, "/", "%", "-", "<<", ">>"):
             yield f"`{own}` is `{_short(right)}` alone", right, 6
         first = node.parts[0]
@@ -672,10 +690,10 @@ class _Walk:
             simple = node.kind in ("name", "member", "index", "group")
             self._wrap(node, [*ways, *(self._remainders(node) if simple else ())])
 
-    def _remainders(self, node: Node) -> Iterator[tuple[str, str, int]]:
+    def _remainders(self, node: Node, rank: int = 4) -> Iterator[tuple[str, str, int]]:
         own = self.of(node)
         for name in [*self._sizes(node)[:4], *self._constants(node)]:
-            yield f"`{_short(own)}` is `{_short(own)} % {name}`", f"{own} % {name}", 4
+            yield f"`{_short(own)}` is `{_short(own)} % {name}`", f"{own} % {name}", rank
             yield f"`{_short(own)}` is `{_short(own)} / {name}`", f"{own} / {name}", 6
 
     def is_near(self, node: Node, name: str) -> bool:
@@ -718,6 +736,8 @@ class _Walk:
             for each in [*others[:MOST_TERMS], *fixed[:MOST_TERMS]]:
                 ways += [(f"`{_short(own)}` is `{_short(own)} + {each.name}`", f"{own} + {each.name}", 8)]
             ways += [(f"`{_short(own)}` is `{each}`", each, 6) for each in self.elements(node) if each != own]
+            if node.kind == "name":
+                ways += [(f"`{own}` is `{size} - 1 - {own}`", f"{size} - 1 - {own}", 5) for size in self._sizes(node)[:2]]
             if node.kind == "member":
                 ways += [(f"`{own}` is `{own} + {each}`", f"{own} + {each}", 4) for each in self._beside(node)]
             self._wrap(node, ways)
@@ -764,9 +784,9 @@ class _Walk:
             )
 
     def _other_function(self, node: Node) -> None:
-        if other := _OTHER_FUNCTIONS.get(node.sign):
-            given = ", ".join(map(self.of, node.parts))
-            self._wrap(node, [(f"`{node.sign}` is `{other}`", f"{other}({given})", 4)])
+        given = ", ".join(map(self.of, node.parts))
+        others = _OTHER_FUNCTIONS.get(node.sign, ())
+        self._wrap(node, [(f"`{node.sign}` is `{other}`", f"{other}({given})", 4) for other in others])
 
     def _list(self, node: Node, *, is_set: bool) -> None:
         self._pairs(node.parts)
@@ -983,6 +1003,11 @@ def _chain(node: Node) -> list[Node]:
         found.append(node.parts[1])
         node = node.parts[0]
     return [node, *found[::-1]]
+
+
+def _ungrouped(node: Node) -> Node:
+    """What stands in parentheses."""
+    return _ungrouped(node.parts[0]) if node.kind == "group" else node
 
 
 def _is_sum(node: Node) -> bool:

@@ -174,15 +174,14 @@ def _parameters(function: Function) -> Iterator[Variable]:
     opening = code.text.rfind(f"{function.name}(") + len(function.name)
     for part in split(code.text[opening + 1 : code.closing(opening)]):
         words = re.sub(r"\b(?:__restrict__|__grid_constant__)\b", " ", part)
-        is_array = re.search(r"\(\s*&\s*(\w+)\s*\)\s*((?:\[[^\]]*\])+)", words)
-        name = is_array[1] if is_array else (re.findall(r"[A-Za-z_]\w*", words.partition("=")[0]) or [""])[-1]
+        is_array = re.search(r"\(\s*([&*])\s*(?:const\s+)?(\w+)\s*\)\s*((?:\[[^\]]*\])+)", words)
+        name = is_array[2] if is_array else (re.findall(r"[A-Za-z_]\w*", words.partition("=")[0]) or [""])[-1]
         before = words.split("(")[0] if is_array else words[: words.rfind(name)]
         pointed = before.rstrip().endswith("*") or "* const" in before
         kind = " ".join(re.sub(r"\bconst\b|&", " ", before).split())
         is_const = bool(re.search(r"\bconst\b", before)) and not pointed
-        yield Variable(
-            name, ("const " if pointed and "const" in before else "") + kind, is_array[2] if is_array else "", is_const
-        )
+        dims = ("[]" if is_array[1] == "*" else "") + is_array[3] if is_array else ""
+        yield Variable(name, ("const " if pointed and "const" in before else "") + kind, dims, is_const)
 
 
 class _Reader:

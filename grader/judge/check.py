@@ -568,7 +568,8 @@ def judge(case: Case, outcome: Outcome, answer: Sequence[Expected] | None = None
         return Verdict(Kind.PASS, "right", error_share=share)
     verdict = replace(_wrong_answer(case, bad), error_share=share, launched=launched)
     if launched == () and all(mismatch.got is None for mismatch in bad.mismatches):
-        return replace(verdict, summary=f"{verdict.summary}: the launcher launches no kernel")
+        why = "the launcher launches no kernel, and neither memset nor copy writes what is wrong"
+        return replace(verdict, summary=f"{verdict.summary}: {why}")
     return verdict
 
 
