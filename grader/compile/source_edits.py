@@ -739,7 +739,7 @@ class _Walk:
             if node.kind == "name":
                 ways += [(f"`{own}` is `{size} - 1 - {own}`", f"{size} - 1 - {own}", 5) for size in self._sizes(node)[:2]]
             if node.kind == "member":
-                ways += [(f"`{own}` is `{own} + {each}`", f"{own} + {each}", 4) for each in self._beside(node)]
+                ways += [(f"`{own}` is `{own} + {each}`", f"{own} + {each}", 3) for each in self._beside(node)]
             self._wrap(node, ways)
             if not _is_sum(node):
                 self._scaled(node)
@@ -786,7 +786,7 @@ class _Walk:
     def _other_function(self, node: Node) -> None:
         given = ", ".join(map(self.of, node.parts))
         others = _OTHER_FUNCTIONS.get(node.sign, ())
-        self._wrap(node, [(f"`{node.sign}` is `{other}`", f"{other}({given})", 4) for other in others])
+        self._wrap(node, [(f"`{node.sign}` is `{other}`", f"{other}({given})", 3) for other in others])
 
     def _list(self, node: Node, *, is_set: bool) -> None:
         self._pairs(node.parts)
