@@ -465,6 +465,8 @@ def _found_edited(files: _Files, cases: Sequence[CaseKey], near: Collection[int]
     if not trial.is_wrong(cases[0], anyhow=True):
         return []
     trial.limit = trial.limit * EDIT_ROUNDS // ROUNDS
+    if near:
+        trial.unreached = frozenset()  # a finding ends the call before all that it came to is counted
     first = {*near, *trial.suspected}
     behind = lines_behind(trial.text, trial.name, near) if near else frozenset[int]()
 
