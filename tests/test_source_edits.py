@@ -189,7 +189,7 @@ def test_a_factor_that_is_missing_or_too_much() -> None:
 
 
 def test_a_remainder_that_is_missing_or_too_much() -> None:
-    assert {"`slot` is `slot % hidden`", "`slot / CHUNK` is `slot` alone"} <= edits_on("head = slot").keys()
+    assert {"`slot` is `slot % PIECE`", "`slot / CHUNK` is `slot` alone"} <= edits_on("head = slot").keys()
     assert "`slot` is `slot % CHUNK`" in edits_on("y[first * CHUNK")
     assert "`threadIdx.x` is `threadIdx.x % CHUNK`" in edits_on("lane = threadIdx.x")
 

@@ -24,7 +24,7 @@ VARIABLE = "kata_edit"
 MOST = 1500  # edits of a file
 MOST_OF_LINE = 120
 MOST_NAMES = 12  # in the place of one
-LIKELY_NAMES = 6  # of them
+LIKELY_NAMES = 4  # of them
 MOST_BUILTIN = 4  # of them such as `threadIdx.x`
 MOST_TERMS = 6  # that are added to one
 MOST_FACTORS = 6  # that one is multiplied or divided by
@@ -210,12 +210,14 @@ class _Walk:
         self.sums = [*_sums(tree.body, self.plain)]  # targets of `+=`, with the loops around
         self.factors = [*_factors(tree.body, self.plain)]
         self.is_head = False  # of a loop: there another variable often ends nothing
+        self.is_index = False
         body = self.plain[tree.body.begin : tree.body.end]
         self.builtin = [*dict.fromkeys(_BUILTIN.findall(body))][:MOST_BUILTIN]
         self.given = {  # name -> the builtin variable that its value has, or the first of several
             found[1]: found[2] for found in re.finditer(rf"\b(\w+)\s*=[^;=]*?({_BUILTIN.pattern})", body)
         }
         self.used = Counter(_WORD.findall(body))
+        self.divisors = {*re.findall(r"[/%]\s*([A-Za-z_]\w*)", body)}
 
     def function(self) -> None:
         """All edits of it: first those of several places at once."""
@@ -415,8 +417,13 @@ class _Walk:
         scope = names[0].scope if names else None
         for name in dict.fromkeys(each.sign for each in names):
             own = _found(scope, name)
-            for text, rank in self._others(own, names[0])[:MOST_JOINT] if own is not None else ():
-                alike = {one: two for one in present - {name} if (two := _alike(name, text, one)) and _found(scope, two)}
+            others = self._others(own, names[0])[:MOST_JOINT] if own is not None else []
+            for text, rank in others:
+                if not (own is not None and own.is_fixed) and not _is_alike(name, text):
+                    continue
+                alike = {
+                    one: two for one in present - {name} if (two := _alike(name, text, one)) and _found(scope, two)
+                }
                 for changed in ({name: text}, {name: text, **alike})[: 1 + bool(alike)]:
                     self._replace([each for each in names if each.sign in changed], changed, rank + (other is not None))
 
@@ -569,7 +576,8 @@ class _Walk:
                 each.name for each in node.scope or () if each.is_fixed == (value > 1) and _kind_of(each) == "whole"
             ]
             chosen = [*dict.fromkeys(str(each) for each in others if each >= 0), *named[:MOST_TERMS]]
-            self._wrap(node, [(f"`{text}` is `{each}`", each, 4) for each in chosen])
+            ways = [(f"`{text}` is `{each}`", each, 4 if place < 4 else 6) for place, each in enumerate(chosen)]
+            self._wrap(node, ways)
         elif text.endswith(("f", "F")) and not text.startswith("0x"):
             reals = ["0.0f", "1.0f", "-1.0f", f"(2.0f * {text})", f"(0.5f * {text})", "(-1.0f / 0.0f)"]
             named = [each.name for each in node.scope or () if _kind_of(each) == "floating"]
@@ -609,7 +617,9 @@ class _Walk:
                     self._scaled(part)
         elif node.sign in ("*", "/", "%") and kinds == {"whole"} and left.kind in ("name", "member", "index", "group"):
             self._wrap(left, [*self._remainders(left, 3 if node.sign == "/" else 4)])
-        elif node.sign in ("&&", "||") and all(part.kind == "binary" and part.sign in _COMPARING for part in node.parts):
+        elif node.sign in ("&&", "||") and all(
+            part.kind == "binary" and part.sign in _COMPARING for part in node.parts
+        ):
             self._exchange(left.parts[1], right.parts[1], 2)
         self.node(left)
         self.node(right)
@@ -667,33 +677,42 @@ class _Walk:
         return [each.name for each in found if _kind_of(each) == "whole"][:MOST_FACTORS]
 
     def _sizes(self, node: Node) -> list[str]:
-        """Whole numbers that the function is given, the nearest first."""
+        """Whole numbers that it divides by, then those that it is given, each time the nearest first."""
         names = {*_WORD.findall(self.of(node))}
-        found = [each.name for each in self.tree.parameters if _kind_of(each) == "whole" and not each.is_fixed]
-        found.sort(key=lambda name: not self.is_near(node, name))
+        given = {each.name for each in self.tree.parameters}
+        visible = [each for each in node.scope or () if _kind_of(each) == "whole" and not each.is_fixed]
+        found = [each.name for each in visible if each.name in self.divisors or each.name in given]
+        found.sort(key=lambda name: (name not in self.divisors, not self.is_near(node, name)))
         return [name for name in found if name not in names][:MOST_FACTORS]
 
     def _scaled(self, node: Node) -> None:
-        """A term, with one factor or divisor more."""
+        """A term, with one factor or divisor more. A stride is most often missing in an index."""
         kind = self.type_of(node, node.scope)
         own = self.of(node)
         short = _short(own)
         if kind == "floating" and node.kind in ("name", "member", "call", "index"):
-            ways = [(f"`{short}` is `{short} {by} {size}`", f"{own} {by} {size}", 6 - (by == "/" and node.kind == "call"))
-                    for size in self._sizes(node)[:3] for by in ("/", "*")]
+            ways = [
+                (f"`{short}` is `{short} {by} {size}`", f"{own} {by} {size}", 5 if node.kind == "call" else 6)
+                for size in self._sizes(node)[:3]
+                for by in ("/", "*")
+            ]
             self._wrap(node, ways)
         elif kind == "whole" and node.kind != "number":
             inner = own if node.kind != "choice" and not _is_sum(node) and node.kind != "binary" else f"({own})"
             inner = own if node.kind == "binary" and node.sign == "*" else inner
-            factors = [(name, 4) for name in [*self._constants(node), "2"]] + [(name, 6) for name in self._sizes(node)[:3]]
+            likely = 3 if self.is_index else 4
+            factors = [(name, likely) for name in [*self._constants(node)[:3], "2"]]
+            factors += [(name, 4) for name in self._constants(node)[3:]]
+            factors += [(name, 6) for name in self._sizes(node)[:3]]
             ways = [(f"`{short}` is `{_short(inner)} * {name}`", f"{inner} * {name}", rank) for name, rank in factors]
             simple = node.kind in ("name", "member", "index", "group")
             self._wrap(node, [*ways, *(self._remainders(node) if simple else ())])
 
     def _remainders(self, node: Node, rank: int = 4) -> Iterator[tuple[str, str, int]]:
         own = self.of(node)
-        for name in [*self._sizes(node)[:4], *self._constants(node)]:
-            yield f"`{_short(own)}` is `{_short(own)} % {name}`", f"{own} % {name}", rank
+        sizes, constants = self._sizes(node)[:3], self._constants(node)
+        for place, name in enumerate([*constants[:3], *sizes, *constants[3:]]):
+            yield f"`{_short(own)}` is `{_short(own)} % {name}`", f"{own} % {name}", rank if place < 6 else 6
             yield f"`{_short(own)}` is `{_short(own)} / {name}`", f"{own} / {name}", 6
 
     def is_near(self, node: Node, name: str) -> bool:
@@ -737,7 +756,9 @@ class _Walk:
                 ways += [(f"`{_short(own)}` is `{_short(own)} + {each.name}`", f"{own} + {each.name}", 8)]
             ways += [(f"`{_short(own)}` is `{each}`", each, 6) for each in self.elements(node) if each != own]
             if node.kind == "name":
-                ways += [(f"`{own}` is `{size} - 1 - {own}`", f"{size} - 1 - {own}", 5) for size in self._sizes(node)[:2]]
+                ways += [
+                    (f"`{own}` is `{size} - 1 - {own}`", f"{size} - 1 - {own}", 4) for size in self._sizes(node)[:2]
+                ]
             if node.kind == "member":
                 ways += [(f"`{own}` is `{own} + {each}`", f"{own} + {each}", 3) for each in self._beside(node)]
             self._wrap(node, ways)
@@ -821,7 +842,9 @@ class _Walk:
         for place, part in enumerate(chain[1:], 1):
             if part.kind != "number":
                 self._permuted(part, chain[place - 1] if place > 1 else None)
+            was, self.is_index = self.is_index, True
             self.root_value(part)
+            self.is_index = was
         self.node(chain[0], is_set=True)
 
     def _permuted(self, node: Node, row: Node | None) -> None:
@@ -852,7 +875,14 @@ class _Walk:
                     node.sign,
                 )
             ]
-            ways = [(f"`{base}.{node.sign}` is `{one}.{axis}`", f"{one}.{axis}", 3) for one, axis in others]
+            ways = [
+                (
+                    f"`{base}.{node.sign}` is `{one}.{axis}`",
+                    f"{one}.{axis}",
+                    3 if one != base or f"{one}.{axis}" in self.text else 6,
+                )
+                for one, axis in others
+            ]
             for name in self._instead_of_builtin(node, base):
                 rank = 2 if self.given.get(name, "").startswith(base) else 3
                 ways.append((f"`{base}.{node.sign}` is `{name}`", name, rank))

@@ -18,6 +18,7 @@ Only lines that the learner wrote are changed.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -71,7 +72,6 @@ EDIT_RANKS = 2  # at a time: the next are tried only if those before found nothi
 OF_OTHER_LINE = 2  # ranks that an edit is after others, on a line that is not suspected
 EDIT_ROUNDS = 3  # times the instructions of the call without edits: a loop that does not end is stopped early
 LARGEST_EDITED = 6 << 20  # bytes of PTX with all edits
-OF_EMPTY_LINE = 1.5e-7  # of PTX without edits, whose lines stay where they were
 OF_CHOSEN = 1.5e-7  # what it costs to read a byte of them
 PAIR_SECONDS = 0.4  # for two changes at once, in either code
 FIRSTS, IMPROVED = 3, 0.75  # changes that others are tried with: how many, and what they leave of the wrong elements
@@ -133,7 +133,6 @@ class _Trial:
     kind: Kind  # how the failing case fails
     seconds: float = SECONDS
     written: int = 0  # files
-    of_line: float = 0.0  # seconds that a line of a file costs, where most are empty
     of_call: float = OF_CALL  # on the failing case
     limit: int = 0  # of the instructions that a call on the failing case may take
     reached: frozenset[int] = frozenset()  # lines that the failing case comes to
@@ -154,13 +153,31 @@ class _Trial:
     types: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of each kernel's parameters
     launched: tuple[Launched, ...] = ()  # by the failing case
 
-    def write(self, text: Sequence[str], *, short: bool = False) -> Path:
-        """``short``: without the kernels that the failing case does not launch."""
+    def write(self, text: Sequence[str]) -> Path:
         self.written += 1
         path = self.folder / f"{self.written}.ptx"
-        kept = [line for number, line in enumerate(text) if number not in self.dropped] if short else text
-        self.seconds -= OF_BYTE * path.write_text("\n".join(kept)) + self.of_line * len(text)
+        self.seconds -= OF_BYTE * path.write_text("\n".join(text))
         return path
+
+    def write_short(self, *changes: Change) -> Path:
+        """The code with changes, without empty lines and the kernels that the failing case does not launch."""
+        numbers, kept = self._kept
+        lines: dict[int, str] = {}
+        for change in changes:
+            lines |= change.lines
+        pieces, last = list[str](), 0
+        for number in sorted(lines.keys() - self.dropped):
+            at = bisect_left(numbers, number)
+            pieces += [*kept[last:at], lines[number]]
+            last = at + (at < len(numbers) and numbers[at] == number)
+        return self.write([*pieces, *kept[last:]])
+
+    @cached_property
+    def _kept(self) -> tuple[list[int], list[str]]:
+        """The lines of the code that are needed, and their numbers."""
+        lines = [*enumerate(self.text.split("\n"))]
+        kept = [(number, line) for number, line in lines if line and number not in self.dropped]
+        return [number for number, _ in kept], [line for _, line in kept]
 
     def given(self, key: CaseKey) -> tuple[Case, Call]:
         """A case, and its call of unchanged code."""
@@ -391,7 +408,6 @@ class _Files:
         ptx, edits = made
         code = chosen(ptx.read_text(errors="replace"), edits)
         self.edits = self._trial(ptx.parent, code.text, EDIT_SECONDS - OF_CHOSEN * ptx.stat().st_size)
-        self.edits.of_line = OF_EMPTY_LINE
         return self.edits, [*code.changes]
 
     edits: _Trial | None = None
@@ -468,7 +484,8 @@ def _found_edited(files: _Files, cases: Sequence[CaseKey], near: Collection[int]
     if near:
         trial.unreached = frozenset()  # a finding ends the call before all that it came to is counted
     first = {*near, *trial.suspected}
-    behind = lines_behind(trial.text, trial.name, near) if near else frozenset[int]()
+    behind = {line + by for line in near for by in range(-BESIDE, BESIDE + 1)}
+    behind |= lines_behind(trial.text, trial.name, near) if near else frozenset[int]()
 
     def rank(one: tuple[Edit, Change]) -> int:
         """Where it is likely that a line is at fault, an edit of it is."""
@@ -609,14 +626,13 @@ def _right_ones(trial: _Trial, changes: Sequence[Change], cases: Sequence[CaseKe
             return
         if change.line in trial.unreached or trial.dropped.issuperset(change.lines):
             continue
-        changed = change.applied(text)
-        short = trial.write(changed, short=True)
+        short = trial.write_short(change)
         right = trial.is_right(failed, short, trial.limit)
         short.unlink()
         trial.tried.append(change)
         if trial.left <= IMPROVED * trial.wrong and trial.wrong:
             trial.better.append((trial.left, change))
-        if right and trial.are_right(cases, changed, limit) and trial.stays_right(changed):
+        if right and trial.are_right(cases, changed := change.applied(text), limit) and trial.stays_right(changed):
             lines.add(change.line)
             yield change
 
@@ -658,7 +674,7 @@ def _right_pair(trial: _Trial, cases: Sequence[CaseKey]) -> Iterator[Change]:
         if trial.seconds <= PAIR_SECONDS / 2:
             break
         changed = second.applied(first.applied(trial.text.split("\n")))
-        ptx = trial.write(changed, short=True)
+        ptx = trial.write_short(first, second)
         right = trial.is_right(cases[0], ptx, trial.limit)
         ptx.unlink()
         if right and trial.are_right(cases, changed, limit) and trial.stays_right(changed):
