@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
-from os.path import commonprefix
 
 from grader.compile.source_tree import ASSIGNING, WHOLE, Closure, Node, Scope, Statement, Tree, Variable, trees_of
 
@@ -125,7 +124,7 @@ class _Writer:
     text: str
     lines: frozenset[int]
     edits: list[Edit] = field(default_factory=list)
-    added: list[tuple[int, int, float, int, str]] = field(default_factory=list)  # place, and what stands there sooner
+    added: list[tuple[int, int, float, int, str]] = field(default_factory=list)  # place, and what is there sooner
     known: list[tuple[int, int]] = field(default_factory=list)  # rank and line of all edits that there are
     chosen: frozenset[int] | None = None  # of them
     types: dict[str, dict[str, str]] = field(default_factory=dict)  # of structs: member -> type
@@ -167,7 +166,7 @@ class _Writer:
 
     def add(self, place: int, text: str, *, closes: bool, other: int | None = None) -> None:
         """Text at a place; ``other``: where the expression that it is put around ends or begins. What is put around a
-        longer one stands further out, and a statement's before all expressions'. Of equal ones the later is inside."""
+        longer one stands further out, and a statement's before all expressions'. The later of equal ones is inside."""
         order = len(self.added)
         depth = float("inf") if other is None else float(other)
         depth = -depth if not closes or other is not None else depth
@@ -419,7 +418,8 @@ class _Walk:
             own = _found(scope, name)
             others = self._others(own, names[0])[:MOST_JOINT] if own is not None else []
             for text, rank in others:
-                if not (own is not None and own.is_fixed) and not _is_alike(name, text):
+                is_near = name.startswith(text) or text.startswith(name) or _is_alike(name, text)
+                if not (own is not None and own.is_fixed) and not is_near:
                     continue
                 alike = {
                     one: two for one in present - {name} if (two := _alike(name, text, one)) and _found(scope, two)
@@ -557,7 +557,7 @@ class _Walk:
         return found
 
     def _rank_of(self, one: Variable, own: Variable) -> int:
-        """Of one variable in the place of another of its kind."""
+        """The rank of one variable in the place of another of its kind."""
         if _kind_of(own) == "floating":
             return 5 if _is_alike(one.name, own.name) else 7
         if _is_alike(one.name, own.name) and not self.is_head:
@@ -636,17 +636,7 @@ class _Walk:
                     else f"`{own}` is `{left} {other} {right}`"
                 )
                 yield words, f"({left}) {other} ({right})", 1 if likely else 5
-        if sign in ("+", "-") and not is_whole:
-            names = [each.name for each in node.scope or () if _kind_of(each) == "floating"]
-            near = [name for name in names if self.is_near(node, name) and name not in _WORD.findall(self.of(node))]
-            yield from ((f"`{own}` is `{own} - {name}`", f"({left} {sign} {right}) - {name}", 6) for name in near[:3])
-        if sign in _COMPARING and (product := _ungrouped(node.parts[0])).kind == "binary" and product.sign == "*":
-            one, other = map(self.of, product.parts)
-            yield f"`{own}` is `{one} {sign} {right} / {other}`", f"({one}) {sign} ({right}) / ({other})", 4
-        called = node.parts[0]
-        if sign == "/" and called.kind == "call" and "exp" in called.sign and len(called.parts) == 1:
-            given = f"{called.sign}({self.of(called.parts[0])} - {right})"
-            yield f"`{own}` is `{given}`", given, 4
+        yield from self._other_forms(node, is_whole=is_whole)
         if sign == "-":
             yield f"`{own}` is `{right} - {left}`", f"({right}) - ({left})", 5
         if sign == "/" and is_whole:
@@ -668,6 +658,22 @@ class _Walk:
                 f"({one}) {first.sign} (({other}) * ({right}))",
                 6,
             )
+
+    def _other_forms(self, node: Node, *, is_whole: bool) -> Iterator[tuple[str, str, int]]:
+        """One term more, a factor on the other side of a comparison, or a logarithm that was taken for a sum."""
+        left, right = map(self.of, node.parts)
+        own, sign = _short(self.of(node)), node.sign
+        if sign in ("+", "-") and not is_whole:
+            names = [each.name for each in node.scope or () if _kind_of(each) == "floating"]
+            near = [name for name in names if self.is_near(node, name) and name not in _WORD.findall(self.of(node))]
+            yield from ((f"`{own}` is `{own} - {name}`", f"({left} {sign} {right}) - {name}", 6) for name in near[:3])
+        if sign in _COMPARING and (product := _ungrouped(node.parts[0])).kind == "binary" and product.sign == "*":
+            one, other = map(self.of, product.parts)
+            yield f"`{own}` is `{one} {sign} {right} / {other}`", f"({one}) {sign} ({right}) / ({other})", 4
+        called = node.parts[0]
+        if sign == "/" and called.kind == "call" and "exp" in called.sign and len(called.parts) == 1:
+            given = f"{called.sign}({self.of(called.parts[0])} - {right})"
+            yield f"`{own}` is `{given}`", given, 4
 
     def _constants(self, node: Node) -> list[str]:
         """Those that are near, then all others that the function uses; not those that the expression has."""
@@ -1056,12 +1062,17 @@ def _is_alike(one: str, other: str) -> bool:
 
 def _alike(name: str, other: str, third: str) -> str:
     """What a third name becomes where ``name`` becomes ``other``: ``H``, for ``OH`` and ``OW``, is ``W``."""
-    first = len(commonprefix([name, other]))
-    last = len(commonprefix([name[first:][::-1], other[first:][::-1]]))
+    first = _common(name, other)
+    last = _common(name[first:][::-1], other[first:][::-1])
     one, two = name[first : len(name) - last], other[first : len(other) - last]
     if not one or not two or one not in third or third.replace(one, two) == third:
         return ""
     return third.replace(one, two)
+
+
+def _common(one: str, other: str) -> int:
+    """The letters that two names begin with."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _roots(one: Statement) -> Iterator[Node]:
