@@ -211,7 +211,7 @@ class _Walk:
         self.is_head = False  # of a loop: there another variable often ends nothing
         self.is_index = False
         body = self.plain[tree.body.begin : tree.body.end]
-        self.builtin = [*dict.fromkeys(_BUILTIN.findall(body))][:MOST_BUILTIN]
+        self.builtin = [*dict.fromkeys(["blockDim.x", *_BUILTIN.findall(body)])][:MOST_BUILTIN]
         self.given = {  # name -> the builtin variable that its value has, or the first of several
             found[1]: found[2] for found in re.finditer(rf"\b(\w+)\s*=[^;=]*?({_BUILTIN.pattern})", body)
         }
@@ -336,7 +336,7 @@ class _Walk:
                     self._move(one, other.begin, f"{words} before `{_short(self.of(other))}`", is_next=False)
 
     def _move(self, one: Statement, place: int, words: str, *, is_next: bool) -> None:
-        if number := self.writer.new(one.begin, words, 4 if is_next else 7):
+        if number := self.writer.new(one.begin, words, 3 if is_next else 7):
             self.writer.add(place, f"if({VARIABLE}=={number}u){{{self.of(one)}}}", closes=False)
             self.writer.add(one.begin, f"{{if({VARIABLE}!={number}u)", closes=False)
             self.writer.add(one.end, "}", closes=True)
