@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 EXACT = 2**24  # up to here float has all whole numbers
 
 # Around a warp (32), two warps (64, what the last warp adds), and a block (256 or 512 elements); then several blocks,
-# and enough for their sums to need more than a block, too (65536 in blocks of 256).
-TREES = (*range(4), 31, 32, 33, 63, 64, 65, 127, 255, 256, 257, 511, 512, 513, 769, 1025, 4099, 65_537)
+# and enough for their sums to need more than a block, too (65536 in blocks of 256, 262144 in blocks of 512).
+FEW = (*range(4), 31, 32, 33, 63, 64, 65, 127, 255, 256, 257, 511, 512, 513, 769, 1025, 4099)
+TREES, TREES_OF_512 = (*FEW, 65_537), (*FEW, 262_145)
 # Around a vector of 4, what a block adds in one step (256 or 1024 elements) and in all (2048); then several blocks.
 WALKS = (*range(6), 7, 8, 31, 33, 255, 257, 1023, 1025, 2047, 2048, 2049, 4095, 4097, 8193, 12_289, 40_009)
 
@@ -97,6 +98,8 @@ SPEC = Spec(
     work=lambda sizes: 60 * sizes["n"],
 )
 
+FIRST_ADDED = replace(SPEC, named_sizes=shapes(TREES_OF_512))
+
 # The grid is bounded, and a block adds more.
 WALKED = replace(
     SPEC,
@@ -107,7 +110,10 @@ WALKED = replace(
 )
 
 SPECS = {
+    "reduce_first_add_f32": FIRST_ADDED,
     "reduce_multi_add_f32": WALKED,
     "reduce_shuffle_f32": WALKED,
     "reduce_shuffle_f32x4": WALKED,
+    "reduce_unroll_full_f32": FIRST_ADDED,
+    "reduce_unroll_last_warp_f32": FIRST_ADDED,
 }
