@@ -69,6 +69,7 @@ SOURCE_SECONDS = 1.8  # for code that is close to the source
 WHOLE_SECONDS = 0.7  # of these, for statements as wholes
 EDIT_SECONDS = 4.0  # for edits of the source
 EDIT_RANKS = 2  # at a time: the next are tried only if those before found nothing
+EDIT_CASES = 8  # that an edit must make right, at least: there are many, and some are right by chance
 OF_OTHER_LINE = 2  # ranks that an edit is after others, on a line that is not suspected
 EDIT_ROUNDS = 3  # times the instructions of the call without edits: a loop that does not end is stopped early
 LARGEST_EDITED = 6 << 20  # bytes of PTX with all edits
@@ -145,6 +146,7 @@ class _Trial:
     left: int = 0  # that the last call had wrong
     timed_out: bool = False  # the last call
     told: CaseKey | None = None  # the case that was wrong last, of those that confirm a change
+    least: int = LEAST_RIGHT  # cases that a change must make right
     confirmed: int = 0  # cases that are right with each change that was found; 0: none was
     constants: Mapping[str, int] = field(default_factory=dict)  # that the file names
     tried: list[Change] = field(default_factory=list)
@@ -247,7 +249,7 @@ class _Trial:
         round the line at fault is right, too."""
         ptx = self.write(text)
         count = self._right_cases(cases, ptx, limit)
-        right = count >= min(len(cases), LEAST_RIGHT)
+        right = count >= min(len(cases), self.least)
         if right:
             _, outcome = self.call(cases[0], ptx, coverage=True)
             right = self.reached <= _reached(outcome)
@@ -260,7 +262,7 @@ class _Trial:
         The case that told last comes second."""
         count, too_long, least = 0, 0, self.seconds - MOST_CONFIRMING
         for key in sorted(cases, key=lambda key: (key != cases[0], key != self.told)):
-            if count >= LEAST_RIGHT and self.seconds < least:
+            if count >= self.least and self.seconds < least:
                 break
             if self.is_right(key, ptx, limit):
                 count += 1
@@ -475,9 +477,10 @@ def _of_kernels(
 
 def _found_edited(files: _Files, cases: Sequence[CaseKey], near: Collection[int]) -> list[Change]:
     """The edits of the source that make all right, of the least rank that has any."""
-    if (made := files.with_edits()) is None:
+    if len(cases) < EDIT_CASES or (made := files.with_edits()) is None:
         return []
     trial, changes = made
+    trial.least = EDIT_CASES
     if not trial.is_wrong(cases[0], anyhow=True):
         return []
     trial.limit = trial.limit * EDIT_ROUNDS // ROUNDS
