@@ -14,7 +14,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -153,21 +153,13 @@ def started() -> list[int]:
     return [pid for pid in descendants(os.getpid()) if pid not in BEFORE]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The module of works is where a service finds it."""
-    folder = tmp_path_factory.mktemp("modules")
+    folder = tmp_path / "modules"
+    folder.mkdir()
     (folder / "works.py").write_text(WORK)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{ROOT}")
-        yield
-
-
-@pytest.fixture(scope="module")
-def lasting(work: None) -> Iterator[Service]:
-    """One service for tests that leave it as it was."""
-    with Service(ROOT, eager=True) as service:
-        yield service
+    monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{ROOT}")
 
 
 def a_task(name: str, source: Path | None = None, **more: Any) -> Task:
@@ -300,18 +292,20 @@ def test_closing_ends_also_what_is_to_last(tmp_path: Path) -> None:
     assert below and gone([service.pid, *below]) and not (tmp_path / "written").exists()
 
 
-def test_whatever_is_printed_does_not_stand_between_answers(lasting: Service) -> None:
-    numbers = [lasting.ask(a_task("talk")) for _ in range(3)]
-    assert [answer["done"] for answer in answers_of(lasting, *numbers).values()] == [{"read": ""}] * 3
+def test_whatever_is_printed_does_not_stand_between_answers() -> None:
+    with Service(ROOT) as service:
+        numbers = [service.ask(a_task("talk")) for _ in range(3)]
+        assert [answer["done"] for answer in answers_of(service, *numbers).values()] == [{"read": ""}] * 3
 
 
-def test_a_fault_is_that_of_its_task_alone(lasting: Service) -> None:
-    numbers = [lasting.ask(a_task("fail")), lasting.ask(a_task("level"))]
-    numbers += [lasting.ask(Task(KATA.name, OPTIONS, work="no_such_module:work"))]
-    found = answers_of(lasting, *numbers)
-    assert found[numbers[0]]["fault"] == "the grader itself is broken: ValueError: of no use"
-    assert found[numbers[1]]["done"] == {"level": "easy"}
-    assert "no_such_module" in found[numbers[2]]["fault"]
+def test_a_fault_is_that_of_its_task_alone() -> None:
+    with Service(ROOT) as service:
+        numbers = [service.ask(a_task("fail")), service.ask(a_task("level"))]
+        numbers += [service.ask(Task(KATA.name, OPTIONS, work="no_such_module:work"))]
+        found = answers_of(service, *numbers)
+        assert found[numbers[0]]["fault"] == "the grader itself is broken: ValueError: of no use"
+        assert found[numbers[1]]["done"] == {"level": "easy"}
+        assert "no_such_module" in found[numbers[2]]["fault"]
 
 
 def test_a_service_that_was_killed_says_so() -> None:
@@ -360,41 +354,31 @@ def answers_with_end(service: Service, number: int) -> Answer:
 # -- the sandbox's children --------------------------------------------------------------------------------------------
 
 
-def test_a_sandbox_has_a_clean_child_of_its_own(lasting: Service, tmp_path: Path) -> None:
-    done = answers_with_end(lasting, lasting.ask(a_task("child"), Slot(tmp_path / "slot")))
-    assert done.pop("parent") not in children(lasting.pid)  # a guard of the template's
-    wanted = {"files": 4, "numpy": False, "grades": True, "folder": str(tmp_path / "slot"), "core": True}
-    assert done == {**wanted, "ends": [-signal.SIGSEGV, -signal.SIGSEGV, -signal.SIGKILL]}
-
-
-def held_by(service: Service, limit_s: float | None = None) -> tuple[int, list[int]]:
-    """The number of a task that has a sandbox and stays, and the sandbox's child."""
-    number = service.ask(a_task("hold"), Slot(limit_s=limit_s))
-    pids = pids_of(answers_of(service, number)[number])
-    assert not gone(pids)
-    return number, pids
-
-
-@pytest.mark.parametrize("how", ["stop", "late", "fork"])
-def test_a_sandbox_ends_with_its_grade(how: str, lasting: Service) -> None:
-    number, pids = held_by(lasting, limit_s=2.5 if how == "late" else None)
-    if how == "stop":
-        lasting.stop(number)
-        answers_of(lasting, lasting.ask(a_task("level")))
-    elif how == "late":
-        assert answers_of(lasting, number)[number]["late"]
-    else:
-        _, fork = sorted(children(lasting.pid))
-        os.kill(fork, signal.SIGKILL)
-        assert answers_of(lasting, number)[number]["died"] == -signal.SIGKILL
-    assert gone(pids)
-
-
-@pytest.mark.parametrize("how", ["service", "close"])
-def test_a_sandbox_ends_with_its_service(how: str) -> None:
+def test_a_sandbox_has_a_clean_child_of_its_own(tmp_path: Path) -> None:
     with Service(ROOT, eager=True) as service:
-        _, pids = held_by(service)
-        if how == "service":
+        done = answers_with_end(service, service.ask(a_task("child"), Slot(tmp_path / "slot")))
+        assert done.pop("parent") not in children(service.pid)  # a guard of the template's
+        wanted = {"files": 4, "numpy": False, "grades": True, "folder": str(tmp_path / "slot"), "core": True}
+        assert done == {**wanted, "ends": [-signal.SIGSEGV, -signal.SIGSEGV, -signal.SIGKILL]}
+
+
+@pytest.mark.parametrize("how", ["stop", "late", "fork", "service", "close"])
+def test_a_sandbox_ends_with_its_grade(how: str) -> None:
+    with Service(ROOT, eager=True) as service:
+        number = service.ask(a_task("hold"), Slot(limit_s=5.0 if how == "late" else None))
+        pids = pids_of(answers_of(service, number)[number])
+        assert not gone(pids)
+        if how == "stop":
+            service.stop(number)
+            answers_of(service, service.ask(a_task("level")))
+            assert gone(pids)
+        elif how == "late":
+            assert answers_of(service, number)[number]["late"] and gone(pids)
+        elif how == "fork":
+            _, fork = sorted(children(service.pid))
+            os.kill(fork, signal.SIGKILL)
+            assert answers_of(service, number)[number]["died"] == -signal.SIGKILL and gone(pids)
+        elif how == "service":
             os.kill(service.pid, signal.SIGKILL)
             wait_for(lambda: gone(pids), "the sandbox's child")
     assert gone(pids)
@@ -463,11 +447,12 @@ def test_no_tasks_need_no_service() -> None:
     assert list(replies([], ROOT, count=0)) == [] and started() == []
 
 
-def test_a_limit_is_for_each_task(lasting: Service, tmp_path: Path) -> None:
-    late = lasting.ask(a_task("stay"), Slot(limit_s=0.5))
-    other = lasting.ask(a_task("write", tmp_path / "leave"))
-    while "late" not in (answer := answers_of(lasting, late)[late]):
-        assert "tell" in answer
-    (tmp_path / "leave").write_text("")
-    while "done" not in answers_of(lasting, other)[other]:
-        pass
+def test_a_limit_is_for_each_task(tmp_path: Path) -> None:
+    with Service(ROOT, eager=True) as service:
+        late = service.ask(a_task("stay"), Slot(limit_s=0.5))
+        other = service.ask(a_task("write", tmp_path / "leave"))
+        while "late" not in (answer := answers_of(service, late)[late]):
+            assert "tell" in answer
+        (tmp_path / "leave").write_text("")
+        while "done" not in answers_of(service, other)[other]:
+            pass
