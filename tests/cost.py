@@ -14,7 +14,7 @@ def cheapest_cpu_s(
 ) -> list[float]:
     """Processor time of each job, its children's included. The jobs take turns, so that the same load is on all.
 
-    ``until``: says of what was measured so far that it leaves no doubt; then there is no other try.
+    ``until``: says of what was measured so far that it leaves no doubt; then nothing is measured again.
     """
     costs_s = [_cpu_s(job) for job in jobs]
     for _ in range(TRIES - 1):

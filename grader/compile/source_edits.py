@@ -12,12 +12,14 @@ The lines of the file stay where they are.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 
 from grader.compile.source_tree import ASSIGNING, WHOLE, Closure, Node, Scope, Statement, Tree, Variable, trees_of
+from grader.content.functions import without_comments
 
 VARIABLE = "kata_edit"
 MOST = 1500  # edits of a file
@@ -88,6 +90,7 @@ _OTHER_FUNCTIONS: dict[str, tuple[str, ...]] = {
 _BUILTIN = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\.[xyz]\b")
 _VECTOR = re.compile(r"(float|double|int|uint|short|ushort|char|uchar)([234])$")
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -139,11 +142,7 @@ class _Writer:
             self.returned[match[2]] = match[1]
 
     def line_at(self, place: int) -> int:
-        low, high = 0, len(self.starts)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.starts[middle] <= place else (low, middle)
-        return low + 1
+        return bisect_right(self.starts, place)
 
     def choose(self) -> None:
         """The likeliest, not too many of one line."""
@@ -182,13 +181,8 @@ class _Writer:
 
 
 def _blanked(text: str) -> str:
-    """Without comments and directives."""
-    return re.sub(
-        r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*",
-        lambda found: re.sub(r"[^\n]", " ", found[0]),
-        text,
-        flags=re.DOTALL | re.MULTILINE,
-    )
+    """Without comments and directives; every place is where it was."""
+    return _DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), without_comments(text))
 
 
 def _members(body: str) -> dict[str, str]:

@@ -77,7 +77,7 @@ Fill = Callable[[Rng, tuple[int, ...], Sizes], "ndarray"]
 
 
 @dataclass(frozen=True)
-class Alike:
+class Periodic:
     """A fill of one draw that repeats after PERIOD elements: of any shape, one period says all of it."""
 
     draw: Callable[[Rng, tuple[int, ...]], ndarray]
@@ -88,12 +88,12 @@ class Alike:
 
 def normal(*, mean: float = 0.0, std: float = 1.0) -> Fill:
     """Normal draws. A mean away from zero shows kernels that return a part of a sum or nothing at all."""
-    return Alike(lambda rng, shape: rng.normal(shape, mean=mean, std=std))
+    return Periodic(lambda rng, shape: rng.normal(shape, mean=mean, std=std))
 
 
 def integers(low: int, high: int) -> Fill:
     """Whole numbers in [low, high]: small ones are exact in every float dtype, so sums of them are too."""
-    return Alike(lambda rng, shape: rng.integers(shape, low, high))
+    return Periodic(lambda rng, shape: rng.integers(shape, low, high))
 
 
 def doubled(fill: Fill, *, axis: int = -1) -> Fill:

@@ -5,7 +5,7 @@ The reference sees the inputs after they were rounded to the kata's dtype, in fl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from grader.content.catalog import Kata
 from grader.content.dtype import DTYPES, Dtype
 from grader.content.formulas import side_by_side, tiled
-from grader.content.spec import PERIOD, Alike, Exact, InputKind, Rng, Rounded, Sizes, Spec, Tensor, growth
+from grader.content.spec import PERIOD, Exact, InputKind, Periodic, Rng, Rounded, Sizes, Spec, Tensor, growth
 from grader.devices import Buffer, Call, Card, Contents, Limits, Poison, Role, Scalar
 from grader.devices.contents import negated, number_of, replaced, rotation, seed_of
 from grader.judge.encoding import decode, encode, has_negative, stored
@@ -194,7 +194,7 @@ class Case:
 
         extent, dtype = tensor.extent(self.sizes), self.spec.dtype(tensor, self.kata)
         fill = values.for_input(tensor.name)
-        if isinstance(fill, Alike) and prod(extent) > PERIOD:
+        if isinstance(fill, Periodic) and prod(extent) > PERIOD:
             return tiled(_period(fill, rng, dtype), prod(extent)).reshape(extent)
         drawn = fill(rng, extent, self.sizes)
         return numpy.ascontiguousarray(encode(drawn.reshape(extent), dtype))
@@ -232,7 +232,7 @@ class Case:
         if (groups := self._groups()) is not None:
             return self._of_batch(side_by_side(Case._worked_out, groups))
         if (slices := self._slices()) is not None:
-            return _joined(side_by_side(lambda rows: self.part(rows)._worked_out(), slices), self.spec.slice_dim)
+            return joined(side_by_side(lambda rows: self.part(rows)._worked_out(), slices), self.spec.slice_dim)
         wide = self._wide()
         with numpy.errstate(all="ignore"):  # inf and nan among the inputs are meant
             return self._judgeable(_several(self.spec.reference(**wide, **self._about)), wide)
@@ -274,7 +274,7 @@ class Case:
             bound = None if item.bound is None else item.bound.reshape(extent)
             return replace(item, value=item.value.reshape(extent), bound=bound)
 
-        return tuple(map(whole, _joined(groups, self.spec.batch[-1])))
+        return tuple(map(whole, joined(groups, self.spec.batch[-1])))
 
     def _judgeable(self, values: tuple[ndarray, ...], wide: Mapping[str, ndarray]) -> tuple[Expected, ...]:
         bounds = self._bounds(values, wide)
@@ -384,19 +384,19 @@ class Case:
         return Buffer(tensor.name, role, dtype.name, dtype.itemsize, extent, data, offset)
 
 
-_PERIODS: Recent[tuple[Alike, str, str], tuple[ndarray, Mapping[str, Any]]] = Recent(
+_PERIODS: Recent[tuple[Periodic, str, str], tuple[ndarray, Mapping[str, Any]]] = Recent(
     PERIODS_BYTES, lambda drawn: drawn[0].nbytes
 )
 
 
-def _period(fill: Alike, rng: Rng, dtype: Dtype) -> ndarray:
+def _period(fill: Periodic, rng: Rng, dtype: Dtype) -> ndarray:
     """One period of a draw as the dtype stores it. It is not written to."""
     key = (fill, dtype.name, str(rng.state))
     period, rng.state = _PERIODS.get_or_make(key, lambda: (encode(fill(rng, (PERIOD,), {}), dtype), rng.state))
     return period
 
 
-def _joined(slices: list[tuple[Expected, ...]], name: str | None) -> tuple[Expected, ...]:
+def joined(slices: Sequence[tuple[Expected, ...]], name: str | None) -> tuple[Expected, ...]:
     """Each output, of all its slices along the size called ``name``."""
     import numpy
 

@@ -41,7 +41,7 @@ from grader.devices import (
 )
 from grader.devices.contents import DIFFERENT, JUDGED, JUDGED_BESIDE, chosen, seed_of
 from grader.devices.drift import drifted, ends
-from grader.judge.case import Case, CaseKey, Expected, Key
+from grader.judge.case import Case, CaseKey, Expected, Key, joined
 from grader.judge.check import Explain, from_finding, judge, other_bits, verdict_at
 from grader.judge.encoding import decode, stored
 from grader.judge.helpers import HelperGone, Helpers
@@ -698,20 +698,7 @@ def _answer_in_parts(case: Case, rows: ndarray, helpers: Helpers) -> tuple[Expec
 
     with ThreadPoolExecutor(JUDGED) as pool:
         parts = list(pool.map(lambda part: helpers.answer(case, part), numpy.array_split(rows, JUDGED)))
-    return tuple(_put_together(case, of_output) for of_output in zip(*parts, strict=True))
-
-
-def _put_together(case: Case, parts: Sequence[Expected]) -> Expected:
-    """The answer for one output in the rows of all parts, which are in order."""
-    import numpy
-
-    axis = parts[0].tensor.shape.index(str(case.spec.slice_dim))
-    bounds = [part.bound for part in parts if part.bound is not None]
-    return replace(
-        parts[0],
-        value=numpy.concatenate([part.value for part in parts], axis=axis),
-        bound=numpy.concatenate(bounds, axis=axis) if bounds else None,
-    )
+    return joined(parts, case.spec.slice_dim)
 
 
 def _in_rows(case: Case, rows: ndarray | None) -> tuple[Expected, ...]:
