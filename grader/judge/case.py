@@ -169,14 +169,13 @@ class Case:
         """Each input in the storage of its dtype, contiguous."""
         if self._given is not None:
             return self._given
-        with _AT_WORK.of(self.key):
+        with stage("inputs"), _AT_WORK.of(self.key):
             known = self._known()
             return self._drawn() if known is None else known.inputs
 
     def _known(self) -> _Worked | None:
         return _KEPT.get(self.key) or _kept_large()[0].get(self.key)
 
-    @stage("inputs")
     def _drawn(self) -> dict[str, ndarray]:
         rng = Rng(self.shape.seed)
         return {tensor.name: self._draw(tensor, self._values, rng) for tensor in self.spec.inputs}
@@ -213,7 +212,7 @@ class Case:
     def expected(self) -> tuple[Expected, ...]:
         if self._given is not None:
             return self._worked_out()
-        with _AT_WORK.of(self.key):
+        with stage("references"), _AT_WORK.of(self.key):
             known = self._known()
             if known is None:
                 known = _Worked(self.spec, self.inputs, self._worked_out())

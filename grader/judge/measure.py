@@ -548,6 +548,7 @@ def _needed(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> int:
 # -- the answers of timed calls --------------------------------------------------------------------------------------
 
 
+@stage("inputs")
 def _case(kata: Kata, spec: Spec, sizes: Mapping[str, int], values: str) -> Case:
     """Its inputs are drawn once for all katas of a family that have the same: that takes seconds."""
     shape = CaseKey.of(spec, sizes, values, 1)
