@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import yaml
 from facts import has
 from test_faces import run
 
+from grader.cli import main
 from grader.content.catalog import Kata, load_catalog
 from grader.maintain import checks, edits, style, support, tables, wrong_kernel
 from grader.maintain.wrong_kernel import Edit, Expected, WrongKernel
@@ -267,6 +269,18 @@ def test_bad_style_is_found_in_every_language(whole: Path) -> None:
     assert "mypy: " in problems and "no-untyped-def" in problems
     assert "clang-format: " in problems and "elementwise_f32.cu" in problems
     assert "engine/product.cpp:" in problems and re.search(rf"too_long.* {style.LONGEST['.cpp'] + 3} lines", problems)
+
+
+def test_style_goes_on_beside_the_checks_before_it_and_is_told_in_its_turn(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = threading.Event()
+    monkeypatch.setitem(checks.QUICK, "style", lambda root: begun.set() or ["its words"])
+    monkeypatch.setitem(checks.QUICK, "imports", lambda root: [] if begun.wait(60) else ["style did not begin"])
+    monkeypatch.chdir(ROOT)
+    assert main(["dev", "check", "imports", "style"]) == 1
+    said = re.sub(r"\d+ s so far", "", capsys.readouterr().out)
+    assert said.startswith("imports ...\nimports: ok, \nstyle ...\n  its words\nstyle: 1 to fix, \n")
 
 
 FUNCTIONS = """
