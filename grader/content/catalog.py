@@ -91,7 +91,7 @@ class Kata:
         """Whether a card that nvcc builds ``arch`` for (sm_80, sm_90a) has the instructions that the kata needs."""
         return arch == self.compute if self.compute in EXACT else self.capability <= capability_of(arch)
 
-    @property
+    @cached_property
     def skeleton_path(self) -> Path:
         return self.root.joinpath("exercises", self.family, f"{self.name}.cu")
 
@@ -105,11 +105,11 @@ class Kata:
         """The learner's file: in WORK once the kata was started there, else the skeleton."""
         return self.work_path if os.path.lexists(self.work_path) else self.skeleton_path
 
-    @property
+    @cached_property
     def solution_path(self) -> Path:
         return self.root.joinpath("solutions", self.family, f"{self.name}.cu")
 
-    @property
+    @cached_property
     def spec_path(self) -> Path:
         return self.root.joinpath("exercises", self.family, f"test_{self.family}.py")
 
