@@ -39,8 +39,9 @@ def buffer(name: str, values: Array) -> Buffer:
 A, B = whole((M, K)), whole((N, K))
 
 
-def ring(device: SimDevice, launcher: str, seed: int) -> Outcome:
-    return run(device, launcher, buffer("a", A), buffer("b", B), wanted("c", "f32", M * N), M, N, K, seed=seed)
+def ring(device: SimDevice, launcher: str, seed: int, *, forgive_locals: bool = False) -> Outcome:
+    arguments = buffer("a", A), buffer("b", B), wanted("c", "f32", M * N), M, N, K
+    return run(device, launcher, *arguments, seed=seed, forgive_locals=forgive_locals)
 
 
 def test_a_ring_is_right_for_every_seed(device: SimDevice, right_seeds: range) -> None:
@@ -72,6 +73,15 @@ def test_misuse_is_found(device: SimDevice, launcher: str, wrong_seeds: range) -
         assert len(found) == 1 and found[0].kind in kinds, (seed, found)
         assert has(found[0].message, *facts)
         assert not markers or found[0].line in [line_of(SOURCE, marker) for marker in markers], (seed, found)
+
+
+@pytest.mark.parametrize("launcher", ["ring_no_wait", "ring_wait_one", "ring_zeroed_late", "ring_released_early"])
+def test_of_code_close_to_its_source_registers_are_forgiven_and_shared_memory_is_not(
+    device: SimDevice, launcher: str
+) -> None:
+    found = ring(device, launcher, 0, forgive_locals=True).findings
+    assert not any("register" in each.message or "accumulator" in each.message for each in found)
+    assert bool(found) == (launcher in ("ring_no_wait", "ring_released_early"))
 
 
 def test_who_releases_a_stage_early_is_told_what_was_waited_for(device: SimDevice, wrong_seeds: range) -> None:

@@ -99,10 +99,17 @@ def wanted(name: str, dtype: str, count: int, *, offset_bytes: int = 0) -> Buffe
     return Buffer(name, "out", dtype, size, (count,), bytes([POISON]) * (size * count), offset_bytes)
 
 
-def run(device: SimDevice, launcher: str, *arguments: Buffer | int, seed: int = 0, limits: Limits = LIMITS) -> Outcome:
+def run(
+    device: SimDevice,
+    launcher: str,
+    *arguments: Buffer | int,
+    seed: int = 0,
+    limits: Limits = LIMITS,
+    forgive_locals: bool = False,
+) -> Outcome:
     buffers = tuple(a for a in arguments if isinstance(a, Buffer))
     scalars = tuple(Scalar(f"s{i}", "int", a) for i, a in enumerate(arguments) if isinstance(a, int))
-    return device.call(Call(launcher, buffers, scalars, seed=seed, limits=limits))
+    return device.call(Call(launcher, buffers, scalars, seed=seed, limits=limits, forgive_locals=forgive_locals))
 
 
 def line_of(source: Path, marker: str) -> int:
