@@ -11,6 +11,7 @@ from grader.devices import Buffer, Call, HostChange, Poison, Scalar
 from grader.devices.counters import Launched
 from grader.judge.launcher_changes import (
     ADD,
+    BLOCK,
     BYTES,
     GRID,
     MULTIPLY,
@@ -21,6 +22,7 @@ from grader.judge.launcher_changes import (
     TAKE,
     LauncherChange,
     launcher_changes,
+    roomier,
 )
 
 TEXT = """
@@ -134,3 +136,36 @@ def test_a_tensor_map_has_rows_and_columns() -> None:
 def test_only_the_learners_lines_are_changed() -> None:
     assert {each.line for each in proposed({LINES["kernel"]})} == {None}  # an output that no line sets
     assert {each.line for each in proposed({LINES["blocks"]})} == {None, LINES["blocks"]}
+
+
+def test_a_memset_is_of_another_size_or_one_element_more() -> None:
+    sized = the_one(HostChange("cudaMemsetAsync", BYTES, SET, 4 * 9))
+    assert sized.line == LINES["memset"] and has(sized.words, "cudaMemsetAsync", "4 * cols bytes")
+    assert has(the_one(HostChange("cudaMemsetAsync", BYTES, ADD, 4)).words, "4 more bytes")
+
+
+def test_warps_are_counted_as_threads() -> None:
+    """The variable is set on a line that is not the learner's, and given on one that is."""
+    text = TEXT.replace("blocks, 256, bytes", "blocks, warps, bytes").replace(
+        "size_t bytes", "int warps = 2; size_t bytes"
+    )
+    launched = (Launched("scale_kernel<float>", (1, 1, 1), (2, 1, 1), 8),)
+    found = [*launcher_changes(text, {LINES["launch"]}, launched, TYPES, CALL)]
+    made = [(each.line, each.words) for each in found if (call := each.change(CALL)) and call.host == (
+        of_launch(BLOCK, MULTIPLY, 32),)]  # fmt: skip
+    assert [line for line, _ in made] == [LINES["launch"]] and has(made[0][1], "block", "32 times")
+    assert not [each for each in proposed() if has_host(each, of_launch(BLOCK, MULTIPLY, 32))]  # of 256 threads
+
+
+def has_host(change: LauncherChange, number: HostChange) -> bool:
+    made = change.change(CALL)
+    return made is not None and number in made.host
+
+
+def test_more_shared_memory_has_the_line_that_computes_its_constant() -> None:
+    text = TEXT.replace("KATA_EXPORT", "constexpr int BYTES = 4 * 256;\nKATA_EXPORT", 1).replace(", bytes,", ", BYTES,")
+    launched = (Launched("scale_kernel<float>", (1, 1, 1), (256, 1, 1), 1024),)
+    [more] = roomier(text, range(1, 99), launched, TYPES)
+    assert more.line == text[: text.index("constexpr")].count("\n") + 1 and has(more.words, "more than 1024 bytes")
+    assert has_host(more, of_launch(SHARED, ADD, 384)) and more.is_shared(CALL)
+    assert not those(of_launch(BLOCK, SET, 32))[0].is_shared(CALL)

@@ -28,11 +28,15 @@ FACTORS = (2, 4, 8, 16, 32)
 MAP, BOX, SWIZZLE = 16, 5, 10  # places in a tensor map
 MAPS = "cuTensorMapEncodeTiled"
 SWIZZLES = {"none": 0, "32 bytes": 1, "64 bytes": 2, "128 bytes": 3}
+WARP = 32
 MOST_BLOCKS = 1 << 14
 MOST_PARAMETERS = 16
 SIZEOF = (4, 2, 8)
 FUNCTIONS = ("cudaMemsetAsync", "cudaMemset", "cudaMemcpyAsync", "cudaMemcpy", "cudaMallocAsync", "cudaMalloc")
+FILLS = "cudaMemset"  # one element too few may be no error of the runtime's
 DEEPEST = 3  # definitions behind an expression
+ALIGNED = 128  # bytes
+MORE_SHARED = 4  # the part of a block's shared memory that is added to it
 _NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
 _LAUNCH = re.compile(r"\b(\w+)\s*(?:<[^;{}()]*>)?\s*<<<(.*?)>>>\s*\(", re.DOTALL)
 _LAUNCH_EX = re.compile(r"\bcudaLaunch(?:KernelEx|CooperativeKernel)\s*\(")
@@ -52,6 +56,11 @@ class LauncherChange:
         """What becomes of a call: two changes of the same key are one."""
         made = self.change(call)
         return None if made is None else (made.host, tuple(type(each.data) is Poison for each in made.buffers))
+
+    def is_shared(self, call: Call) -> bool:
+        """Whether it is about the shared memory of a launch."""
+        made = self.change(call)
+        return made is not None and any(each.place == SHARED and each.of != MAPS for each in made.host)
 
 
 @dataclass(frozen=True)
@@ -81,12 +90,26 @@ def launcher_changes(
     def of_launches(*kinds: Callable[[_Places, Call], Iterator[LauncherChange]]) -> Iterator[LauncherChange]:
         return (change for kind in kinds for each in places for change in kind(each, call))
 
-    yield from of_launches(_exchanged, _off_by_one)
+    yield from of_launches(_exchanged, _warps, _off_by_one)
     yield from _maps(code, own, call)
     yield from of_launches(_sizes, _axes, _blocks)
-    yield from _of_runtime(code, own)
+    yield from _of_runtime(code, own, call)
     yield from _zeros(call)
     yield from of_launches(_pairs, _factors, _scales)
+
+
+def roomier(
+    text: str, own: Collection[int], launched: Sequence[Launched], types: Mapping[str, Sequence[str]]
+) -> Iterator[LauncherChange]:
+    """More dynamic shared memory for a block. It takes away what any index does that is a little too large, too."""
+    code = Code(text)
+    sites = [*_sites(code)]
+    for item in launched:
+        site = _site_of(sites, code, item.kernel)
+        if site is not None and item.smem_bytes:
+            words = f"the launch's shared memory has more than {item.smem_bytes} bytes"
+            at = _Places(code, own, site, item, types.get(item.kernel, ()))
+            yield from at.fixed(SHARED, ADD, item.smem_bytes // MORE_SHARED // ALIGNED * ALIGNED + ALIGNED, words)
 
 
 # -- the text of the launcher -----------------------------------------------------------------------------------------
@@ -200,7 +223,8 @@ class _Places:
 
 
 def _own_line(code: Code, own: Collection[int], site: _Site, text: str, at: int) -> int | None:
-    """The learner's line on which a number is computed: of a variable its last assignment, else the expression's."""
+    """The learner's line on which a number is computed: of a variable its last assignment, else the expression's, and
+    at last that on which a variable is given that others have set."""
     lines, waiting = [], [(text, at, 0)]
     while waiting:
         expression, place, depth = waiting.pop(0)
@@ -211,7 +235,7 @@ def _own_line(code: Code, own: Collection[int], site: _Site, text: str, at: int)
             lines.append(code.line_at(place))
         if depth < DEEPEST:
             waiting += [(value, where, depth + 1) for value, where in assigned]
-    return next((line for line in lines if line in own), None)
+    return next((line for line in (*lines, code.line_at(at)) if line in own), None)
 
 
 def _assignment(code: Code, host: Function, before: int, name: str) -> tuple[str, int] | None:
@@ -219,6 +243,8 @@ def _assignment(code: Code, host: Function, before: int, name: str) -> tuple[str
     found = [
         *re.compile(rf"(?<![\w.]){name}(?:\.[xyz])?\s*(?:=(?!=)|\()([^;]*);").finditer(code.text, host.begin, before)
     ]
+    if not found:  # a constant of the file that is computed
+        found = [*re.compile(rf"\bconstexpr\s+[\w ]+\b{name}\s*=([^;]*[-+*/][^;]*);").finditer(code.text)]
     return (found[-1][1].strip(), found[-1].start(1)) if found else None
 
 
@@ -263,6 +289,12 @@ def _off_by_one(at: _Places, _: Call) -> Iterator[LauncherChange]:
     for nth in at.of_type(*_INTEGERS):
         for by, words in ((1, "1 more"), (-1, "1 less")):
             yield from at.fixed(PARAMETER + nth, ADD, by, f"{at.argument(nth)} is {words}")
+
+
+def _warps(at: _Places, _: Call) -> Iterator[LauncherChange]:
+    """Warps that are counted as threads."""
+    if prod(at.launched.block) <= THREADS[-1] // WARP:
+        yield from at.fixed(BLOCK, MULTIPLY, WARP, f"the launch's block has {WARP} times as many threads")
 
 
 def _sizes(at: _Places, call: Call) -> Iterator[LauncherChange]:
@@ -342,15 +374,30 @@ def _blocks_for(size: Callable[[Call], int], divisor: int) -> Callable[[Call], i
     return number
 
 
-def _of_runtime(code: Code, own: Collection[int]) -> Iterator[LauncherChange]:
-    """More bytes: a number of elements that lacks its `sizeof`."""
+def _of_runtime(code: Code, own: Collection[int], call: Call) -> Iterator[LauncherChange]:
+    """More bytes: a number of elements that lacks its `sizeof`, another size, one element more."""
     for function in FUNCTIONS:
         lines = {code.line_at(match.start()) for match in re.finditer(rf"\b{function}\s*\(", code.text)}
-        if len(lines) == 1 and (line := lines.pop()) in own:
-            for size in SIZEOF:
-                change = (HostChange(function, BYTES, MULTIPLY, size),)
-                words = f"{function} is about {size} times as many bytes"
-                yield LauncherChange(line, words, lambda call, change=change: replace(call, host=change))  # type: ignore[misc]
+        if len(lines) != 1 or (line := lines.pop()) not in own:
+            continue
+        ways = [(MULTIPLY, size, f"{size} times as many bytes") for size in SIZEOF]
+        if function.startswith(FILLS):
+            for text, size in _sizes_of(call).items():
+                for element in sorted({buffer.itemsize for buffer in call.buffers if buffer.role == "out"}):
+                    words = f"{function} is about {element} * {text} bytes"
+                    yield LauncherChange(line, words, _filling(function, size, element))
+            ways += [(ADD, size, f"{size} more bytes") for size in sorted(SIZEOF)]
+        for how, number, words in ways:
+            change = (HostChange(function, BYTES, how, number),)
+            yield LauncherChange(
+                line,
+                f"{function} is about {words}",
+                lambda call, change=change: replace(call, host=change),  # type: ignore[misc]
+            )
+
+
+def _filling(function: str, size: Callable[[Call], int], element: int) -> Callable[[Call], Call]:
+    return lambda call: replace(call, host=(HostChange(function, BYTES, SET, size(call) * element),))
 
 
 def _maps(code: Code, own: Collection[int], call: Call) -> Iterator[LauncherChange]:

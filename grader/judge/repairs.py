@@ -55,7 +55,8 @@ from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import Launched
 from grader.judge.case import Case, CaseKey, allowed, largest_within
 from grader.judge.lab import Lab, judged
-from grader.judge.launcher_changes import LauncherChange, launcher_changes
+from grader.judge.launcher_changes import LauncherChange, launcher_changes, roomier
+from grader.judge.origins import lines_of_values
 from grader.judge.repair_words import Names
 from grader.sandbox.child import SandboxError
 from grader.sandbox.parent import Program, Sandbox
@@ -72,6 +73,7 @@ EDIT_RANKS = 2  # at a time: the next are tried only if those before found nothi
 EDIT_CASES = 8  # that an edit must make right, at least: there are many, and some are right by chance
 OF_OTHER_LINE = 2  # ranks that an edit is after others, on a line that is not suspected
 EDIT_ROUNDS = 3  # times the instructions of the call without edits: a loop that does not end is stopped early
+FARTHER, LONGER = 500_000, 6  # instructions of a call again, where a finding ended the one without: how many may be
 LARGEST_EDITED = 6 << 20  # bytes of PTX with all edits
 OF_CHOSEN = 1.5e-7  # what it costs to read a byte of them
 PAIR_SECONDS = 0.4  # for two changes at once, in either code
@@ -93,6 +95,7 @@ LEAST_RIGHT = 6  # of the cases, where the larger ones take too many instruction
 LEAST_CASES = 4  # on fewer, a change is right by chance
 WRONG, RIGHT = 6, 6  # other cases that must be right, too: of those that failed, and of those that passed
 ELEMENTS = 8  # of an output: a case with fewer is right by chance
+MIXED = 12  # cases, where the sizes that the spec names give fewer
 WORK = 1_000_000  # of the largest case
 LARGE_WORK, LARGE_INSTRUCTIONS = 20_000_000, 2_000_000  # of more cases, for a change that all others are right with
 CONFIRMED, CONFIRMED_SEED = 12, 100  # of these cases: how many, and the seed of the first
@@ -136,6 +139,8 @@ class _Trial:
     written: int = 0  # files
     of_call: float = OF_CALL  # on the failing case
     limit: int = 0  # of the instructions that a call on the failing case may take
+    ends_early: bool = False  # the failing case, so that the limit is a guess
+    longer: int = 0  # calls that may take more than such a limit
     reached: frozenset[int] = frozenset()  # lines that the failing case comes to
     unreached: frozenset[int] = frozenset()  # and that it does not
     suspected: frozenset[int] = frozenset()  # of those that it comes to: where one that is right does not
@@ -202,7 +207,9 @@ class _Trial:
         ptx = self.write(self.text.split("\n"))
         case, outcome = self.call(key, ptx, coverage=True)
         ptx.unlink()
-        self.limit = ROUNDS * outcome.executed + LEAST if outcome.executed else UNKNOWN
+        known = 0 if outcome.findings else outcome.executed  # a finding ends the call early
+        self.limit = ROUNDS * known + LEAST if known else max(ROUNDS * outcome.executed, UNKNOWN)
+        self.ends_early = not known
         seen = {line for kernel in outcome.coverage for line, _ in kernel.lines}
         blocks = sum(prod(item.grid) * item.times * (item.smem_bytes + LEAST_SHARED) for item in outcome.launched)
         self.of_call = OF_CALL + OF_SHARED_BYTE * min(blocks, MOST_SHARED)
@@ -343,7 +350,9 @@ def repair(
         if compiler is not None and not found and kind is not Kind.LAUNCH_FAILED:
             # nvcc runs while changes of the other code are tried.
             files.coming = beside.submit(compiler.source_like, _folder(folder, "close"))
-            files.edited = partial(compiler.edited, _folder(folder, "edited"), own - trial.unreached)
+            # nvcc may merge the last lines of two calls of a function, and then only one of both is come to.
+            missed = trial.unreached - (_around(_lines_of(finding)) if finding is not None else frozenset[int]())
+            files.edited = partial(compiler.edited, _folder(folder, "edited"), own - missed)
         yield from _clue(files, found, cases, own, finding)
 
 
@@ -362,6 +371,8 @@ def _clue(
             trial.suspect(right)
         of_kernels, pair = _of_kernels(files, cases, own, finding, is_found=bool(found))
         found = [*found, *of_kernels]
+    if not found and not pair and finding is not None and "past the end" in finding.message:
+        found = [*_right_calls(trial, roomier(files.source, own, trial.launched, trial.types), cases)]
     lines = {change.line for change in found or pair}
     if 1 <= len(lines) <= LINES:
         names, count = Names(files.source), files.confirmed or len(cases)
@@ -483,18 +494,19 @@ def _found_edited(files: _Files, cases: Sequence[CaseKey], near: Collection[int]
     trial.least = EDIT_CASES
     if not trial.is_wrong(cases[0], anyhow=True):
         return []
+    trial.longer = LONGER if trial.ends_early else 0
     trial.limit = trial.limit * EDIT_ROUNDS // ROUNDS
     if near:
         trial.unreached = frozenset()  # a finding ends the call before all that it came to is counted
     first = {*near, *trial.suspected}
-    behind = {line + by for line in near for by in range(-BESIDE, BESIDE + 1)}
+    behind = _around(near) | lines_of_values(files.source, near)
     behind |= lines_behind(trial.text, trial.name, near) if near else frozenset[int]()
 
     def rank(one: tuple[Edit, Change]) -> int:
         """Where it is likely that a line is at fault, an edit of it is."""
         return one[0].rank + (OF_OTHER_LINE if first and one[1].line not in first and one[1].line not in behind else 0)
 
-    changes.sort(key=lambda one: (rank(one), one[1].line not in first))
+    changes.sort(key=lambda one: (rank(one), one[1].line not in first, one[1].line not in behind))
     for _, group in groupby(changes, lambda one: (rank(one) + 1) // EDIT_RANKS):
         if found := [*_right_ones(trial, [change for _, change in group], cases)]:
             return found
@@ -545,6 +557,10 @@ def _lines_of(finding: Finding) -> tuple[int, ...]:
     """The lines that a finding names."""
     named = map(int, re.findall(r"\bline (\d+)", finding.message))
     return tuple(dict.fromkeys(line for line in (finding.line, *finding.callers, *named) if line))
+
+
+def _around(lines: Iterable[int]) -> frozenset[int]:
+    return frozenset(line + by for line in lines for by in range(-BESIDE, BESIDE + 1))
 
 
 def _own_lines(text: str, skeleton: str) -> set[int]:
@@ -606,7 +622,21 @@ def _cases(lab: Lab, failed: CaseKey) -> list[CaseKey]:
         if len(found) < WRONG + RIGHT and allowed(lab.kata, sizes) and lab.spec.work(sizes) <= most:
             named.append(CaseKey.of(lab.spec, sizes, lab.spec.values[len(named) % len(lab.spec.values)].name, 1))
     keys = [*dict.fromkeys([*found, *named])][: 2 * (WRONG + RIGHT)]
+    keys += [key for key in _mixed(lab) if key not in keys][: max(MIXED - len(keys), 0)]
     return [failed, *sorted(keys[1:], key=lambda key: lab.spec.work(dict(key.sizes)))]  # a small one tells sooner
+
+
+def _mixed(lab: Lab) -> Iterator[CaseKey]:
+    """Cases of which each size is another named shape's, those of least work first: there are few small ones."""
+    spec, named = lab.spec, lab.spec.named_sizes
+    mixed = [
+        {name: named[(first + place * step) % len(named)][name] for place, name in enumerate(spec.sizes)}
+        for step in range(1, len(named))
+        for first in range(len(named))
+    ]
+    fits = [sizes for sizes in mixed if allowed(lab.kata, sizes) and spec.work(sizes) <= LARGE_WORK]
+    for nth, sizes in enumerate(sorted(fits, key=spec.work)):
+        yield CaseKey.of(spec, sizes, spec.values[nth % len(spec.values)].name, 1)
 
 
 def _cheapest_right(lab: Lab, cases: Sequence[CaseKey]) -> CaseKey | None:
@@ -631,6 +661,9 @@ def _right_ones(trial: _Trial, changes: Sequence[Change], cases: Sequence[CaseKe
             continue
         short = trial.write_short(change)
         right = trial.is_right(failed, short, trial.limit)
+        if trial.timed_out and trial.longer:
+            trial.longer -= 1
+            right = trial.is_right(failed, short, FARTHER)
         short.unlink()
         trial.tried.append(change)
         if trial.left <= IMPROVED * trial.wrong and trial.wrong:
@@ -644,16 +677,24 @@ def _right_launchers(
     trial: _Trial, text: str, own: Collection[int], cases: Sequence[CaseKey]
 ) -> Iterator[LauncherChange]:
     """The changes of the launcher with which all cases are right, one for each line."""
+    _, call = trial.given(cases[0])
+    return _right_calls(trial, launcher_changes(text, own, trial.launched, trial.types, call), cases)
+
+
+def _right_calls(
+    trial: _Trial, changes: Iterable[LauncherChange], cases: Sequence[CaseKey]
+) -> Iterator[LauncherChange]:
     failed, limit = cases[0], min(OF_OTHERS, trial.lab.limits.instructions)
     _, call = trial.given(failed)
     seconds, trial.seconds = trial.seconds, LAUNCHER_SECONDS
+    refused = trial.kind is Kind.LAUNCH_FAILED  # more shared memory would be granted without its attribute
     tried: set[object] = set()
     lines: set[int | None] = set()
-    for each in launcher_changes(text, own, trial.launched, trial.types, call):
+    for each in changes:
         if trial.seconds <= 0 or len(lines) > LINES:
             break
         key = each.key(call)
-        if key is None or key in tried or each.line in lines:
+        if key is None or key in tried or each.line in lines or (refused and each.is_shared(call)):
             continue
         ptx = trial.write(trial.text.split("\n"))  # loaded again: a call may change the file's variables
         if not trial.is_right(failed, ptx, trial.limit, each.change):

@@ -1,0 +1,57 @@
+"""A line -> the lines that its values come from, by the names in the text: where the variables on it are set, those that
+they are set from, and the loops and conditions around it. They are few, so what is at fault is looked for there first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from grader.content.functions import Code, Function
+
+DEEPEST = 4  # assignments behind a line
+_NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
+_HEAD = re.compile(r"\b(?:for|while|if)\s*\(")
+_OPENING = re.compile(r"\s*\{")
+
+
+def lines_of_values(text: str, lines: Iterable[int]) -> frozenset[int]:
+    """What the lines' values come from, within the function of each line."""
+    code, found = Code(text), set[int]()
+    for line in lines:
+        function = code.function_at(line)
+        if function is not None:
+            _follow(code, function, line, found, DEEPEST)
+    return frozenset(found)
+
+
+def _follow(code: Code, function: Function, line: int, found: set[int], depth: int) -> None:
+    begin, end = code.line_span(line)
+    heads = [*_heads(code, function, begin)]
+    parts = [(begin, end), *heads]
+    new = {code.line_at(first) for first, _ in heads}
+    for name in {name for part in parts for name in _NAME.findall(code.text, *part)}:
+        index, sign = r"(?:\s*\[[^\]]*\])*", r"(?:[-+*/%&|^]|<<|>>)?=(?!=)"
+        assigned = re.compile(rf"(?<![\w.]){name}\b{index}\s*{sign}|(?:\+\+|--){name}\b|\b{name}(?:\+\+|--)")
+        new |= {code.line_at(match.start()) for match in assigned.finditer(code.text, function.begin, function.end)}
+    new -= found
+    found |= new
+    for each in new if depth > 1 else ():
+        _follow(code, function, each, found, depth - 1)
+
+
+def _heads(code: Code, function: Function, place: int) -> Iterator[tuple[int, int]]:
+    """The loops and conditions around a place, each from its word to its closing parenthesis."""
+    for match in _HEAD.finditer(code.text, function.begin, place):
+        closing = code.closing(match.end() - 1)
+        if _end_behind(code, closing) > place:
+            yield match.start(), closing
+
+
+def _end_behind(code: Code, closing: int) -> int:
+    """Where the statement behind a head ends: a block, or all up to a semicolon."""
+    opening = _OPENING.match(code.text, closing + 1)
+    if opening is not None:
+        return code.closing(opening.end() - 1)
+    semicolon = code.text.find(";", closing)
+    return semicolon if semicolon >= 0 else len(code.text)
