@@ -89,7 +89,7 @@ CLUES: Mapping[str, str] = {
     "relation": "one number that turns what must be there into what is",
     "copies": "at an access to shared memory, what is known of the copies: their waits, and what no thread has read",
     "first": "an output that was wrong before the finding, in an earlier kernel",
-    "index": "at an access, what the variables on its line are made of, with their values in the thread of the finding",
+    "index": "what the variables on an access's line are made of, with their values there; what made a grid 0 blocks",
     "outputs": "which outputs are right and which are wrong, in the order in which they are computed",
     "writers": "which lines, warps, lanes or blocks wrote the wrong elements and no right one",
     "sizes": "sizes that fail, and those near them that pass",

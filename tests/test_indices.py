@@ -13,7 +13,8 @@ from grader.content.expressions import UNSIGNED, Number, Unknown, evaluate, pars
 from grader.content.functions import Code
 from grader.devices import Buffer, Call, Finding, Poison, Scalar
 from grader.devices.counters import Launched
-from grader.judge.indices import of_finding
+from grader.judge.indices import of_finding, of_launch
+from grader.verdict import Kind
 
 pytestmark = passed_before.REPOSITORY
 
@@ -180,3 +181,25 @@ def test_functions_are_found_with_their_parameters() -> None:
     assert list(found) == ["at", "first_of", "blocks_for", "kernel", "f"] and found["kernel"].is_kernel
     assert found["kernel"].templates == ("WIDTH", "FLIP")
     assert [each.name for each in found["at"].parameters] == ["X", "row", "cols", "place"]
+
+
+@pytest.mark.parametrize(
+    ("grid", "words", "line"),
+    [
+        ("grid", "grid = rows / 64 = 0", "grid = "),
+        ("rows / 16", "the grid is rows / 16 = 0", "<<<"),
+        ("dim3(last, 1)", None, ""),  # of 40 blocks
+        ("threads", "grid = rows / 64 = 0", "grid = "),
+    ],
+)
+def test_of_a_launch_without_blocks_the_quotient_is_shown(grid: str, words: str | None, line: str) -> None:
+    text = FILE.replace("blocks_for(rows, ROWS), last", "rows / 64, last").replace(
+        "threads(32, ROWS)", "threads(grid, 1)"
+    )
+    text = text.replace("<<<grid,", f"<<<{grid},")
+    finding = Finding(Kind.LAUNCH_FAILED, "", kernel="kernel<16, true>")
+    launched = (replace(LAUNCHED[0], grid=(0, 1, 1)),)
+    found = of_launch(text, finding, launched, CALL)
+    place = text[: text.index(line, text.index("KATA_EXPORT"))].count("\n") + 1
+    assert [(each.text, each.line) for each in found] == ([(f"{words}, on line {place}", place)] if words else [])
+    assert not of_launch(text, finding, LAUNCHED, CALL)

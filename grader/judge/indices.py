@@ -34,6 +34,7 @@ KINDS = (Kind.OUT_OF_BOUNDS, Kind.RACE, Kind.UNINITIALISED, Kind.MISALIGNED)
 SHOWN = 4  # variables
 DEEPEST = 8  # calls, of helpers and of definitions
 LONGEST = 70  # characters of a definition that is shown
+_GRID = re.compile(r"<<<((?:[^,()<>]|\([^()]*\))+),")
 _NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*(?:\.[xyz]\b)?")
 
 
@@ -46,6 +47,38 @@ def of_finding(text: str, finding: Finding, launched: Sequence[Launched], call: 
     code = Code(text)
     frame = _frame_of(code, finding, launched, call)
     return [] if frame is None else [*_clues(frame, finding)]
+
+
+def of_launch(text: str, finding: Finding, launched: Sequence[Launched], call: Call) -> list[Clue]:
+    """Of a launch with no blocks: the variables of its grid that are 0, with what they are computed from."""
+    grids = [item.grid for item in launched if item.kernel == finding.kernel]
+    if finding.kind != Kind.LAUNCH_FAILED or not any(0 in grid for grid in grids):
+        return []
+    code, found = Code(text), list[Clue]()
+    hosts = [each for each in code.functions if not each.is_kernel]
+    for host, match in ((each, match) for each in hosts for match in _GRID.finditer(code.text, each.begin, each.end)):
+        frame = _host_frame(code, host, match.start(), call, 0)
+        names = _names(match[1])
+        for name in [*names]:  # of a dim3
+            dim3 = re.compile(rf"\bdim3\s+{name}\s*[({{](.*?)[)}}]\s*;", re.DOTALL).search(
+                code.text, host.begin, host.end
+            )
+            names += _names(dim3[1]) if dim3 else []
+        for each in _definitions(frame, iter(names)) if frame is not None else ():
+            words, line = _said(frame, each.name, each)
+            if words.endswith(f"{each.text} = 0") and "/" in each.text:
+                found.append(Clue("index", f"{words}, on line {line}", line))
+        if frame is not None and "/" in match[1] and _is_0(frame, match[1]):
+            line = code.line_at(match.start(1))
+            found.append(Clue("index", f"the grid is {match[1].strip()} = 0, on line {line}", line))
+    return found if len(found) == 1 else []
+
+
+def _is_0(frame: _Frame, text: str) -> bool:
+    try:
+        return frame.value(text).value == 0
+    except Unknown:
+        return False
 
 
 @dataclass
@@ -219,9 +252,11 @@ def _host_frame(code: Code, host: Function, place: int, call: Call, depth: int) 
         return _Frame(code, host, place, given=given, buffers=buffers)
     hosts = [each for each in code.functions if not each.is_kernel]
     found = [(each, item) for each in hosts for item in _calls(code, host.name, each.begin, each.end)]
-    if depth > DEEPEST or len(found) != 1:
+    same = {(each, tuple(code.arguments(opening))) for each, (_, opening) in found}
+    if depth > DEEPEST or len(same) != 1:
         return None
     caller, (templates, opening) = found[0]
+    templates = templates if len(found) == 1 else []  # which of them it was, is not known
     return _Frame(
         code, host, place, _host_frame(code, caller, opening, call, depth + 1), code.arguments(opening), templates
     )

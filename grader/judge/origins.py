@@ -1,5 +1,5 @@
-"""A line -> the lines that its values come from, by the names in the text: where the variables on it are set, those that
-they are set from, and the loops and conditions around it. They are few, so what is at fault is looked for there first.
+"""A line -> the lines that its values come from, by the names in the text: where the variables on it are set, what they
+are set from, and the loops and conditions around it. They are few, so the fault is looked for there first.
 """
 
 from __future__ import annotations

@@ -71,6 +71,7 @@ WHOLE_SECONDS = 0.7  # of these, for statements as wholes
 EDIT_SECONDS = 4.0  # for edits of the source
 EDIT_RANKS = 2  # at a time: the next are tried only if those before found nothing
 EDIT_CASES = 8  # that an edit must make right, at least: there are many, and some are right by chance
+FAR = 1000  # lines from a finding: of a line that none of its values come from
 OF_OTHER_LINE = 2  # ranks that an edit is after others, on a line that is not suspected
 EDIT_ROUNDS = 3  # times the instructions of the call without edits: a loop that does not end is stopped early
 FARTHER, LONGER = 500_000, 6  # instructions of a call again, where a finding ended the one without: how many may be
@@ -506,9 +507,16 @@ def _found_edited(files: _Files, cases: Sequence[CaseKey], near: Collection[int]
         """Where it is likely that a line is at fault, an edit of it is."""
         return one[0].rank + (OF_OTHER_LINE if first and one[1].line not in first and one[1].line not in behind else 0)
 
-    changes.sort(key=lambda one: (rank(one), one[1].line not in first, one[1].line not in behind))
-    for _, group in groupby(changes, lambda one: (rank(one) + 1) // EDIT_RANKS):
-        if found := [*_right_ones(trial, [change for _, change in group], cases)]:
+    def group(one: tuple[Edit, Change]) -> int:
+        return (rank(one) + 1) // EDIT_RANKS
+
+    def place(one: tuple[Edit, Change]) -> tuple[bool, int]:
+        line = one[1].line
+        return line not in first, min((abs(line - each) for each in near), default=0) if line in behind else FAR
+
+    changes.sort(key=lambda one: (group(one), place(one), rank(one)))
+    for _, those in groupby(changes, group):
+        if found := [*_right_ones(trial, [change for _, change in those], cases)]:
             return found
     return []
 
@@ -622,8 +630,9 @@ def _cases(lab: Lab, failed: CaseKey) -> list[CaseKey]:
         if len(found) < WRONG + RIGHT and allowed(lab.kata, sizes) and lab.spec.work(sizes) <= most:
             named.append(CaseKey.of(lab.spec, sizes, lab.spec.values[len(named) % len(lab.spec.values)].name, 1))
     keys = [*dict.fromkeys([*found, *named])][: 2 * (WRONG + RIGHT)]
-    keys += [key for key in _mixed(lab) if key not in keys][: max(MIXED - len(keys), 0)]
-    return [failed, *sorted(keys[1:], key=lambda key: lab.spec.work(dict(key.sizes)))]  # a small one tells sooner
+    more = [key for key in _mixed(lab) if key not in keys][: max(MIXED - len(keys), 0)]
+    keys.sort(key=lambda key: lab.spec.work(dict(key.sizes)))  # a small one tells sooner
+    return [failed, *(key for key in keys if key != failed), *more]
 
 
 def _mixed(lab: Lab) -> Iterator[CaseKey]:
