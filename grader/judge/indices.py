@@ -50,28 +50,31 @@ def of_finding(text: str, finding: Finding, launched: Sequence[Launched], call: 
 
 
 def of_launch(text: str, finding: Finding, launched: Sequence[Launched], call: Call) -> list[Clue]:
-    """Of a launch with no blocks: the variables of its grid that are 0, with what they are computed from."""
+    """The variable of the grid that is 0 at a launch with no blocks, with what it is computed from."""
     grids = [item.grid for item in launched if item.kernel == finding.kernel]
     if finding.kind != Kind.LAUNCH_FAILED or not any(0 in grid for grid in grids):
         return []
     code, found = Code(text), list[Clue]()
-    hosts = [each for each in code.functions if not each.is_kernel]
-    for host, match in ((each, match) for each in hosts for match in _GRID.finditer(code.text, each.begin, each.end)):
-        frame = _host_frame(code, host, match.start(), call, 0)
-        names = _names(match[1])
-        for name in [*names]:  # of a dim3
-            dim3 = re.compile(rf"\bdim3\s+{name}\s*[({{](.*?)[)}}]\s*;", re.DOTALL).search(
-                code.text, host.begin, host.end
-            )
-            names += _names(dim3[1]) if dim3 else []
-        for each in _definitions(frame, iter(names)) if frame is not None else ():
-            words, line = _said(frame, each.name, each)
-            if words.endswith(f"{each.text} = 0") and "/" in each.text:
-                found.append(Clue("index", f"{words}, on line {line}", line))
-        if frame is not None and "/" in match[1] and _is_0(frame, match[1]):
-            line = code.line_at(match.start(1))
-            found.append(Clue("index", f"the grid is {match[1].strip()} = 0, on line {line}", line))
+    for host in code.functions:
+        for match in _GRID.finditer(code.text, host.begin, host.end):
+            frame = None if host.is_kernel else _host_frame(code, host, match.start(), call, 0)
+            found += [] if frame is None else _zeros(frame, match[1], match.start(1))
     return found if len(found) == 1 else []
+
+
+def _zeros(frame: _Frame, grid: str, place: int) -> Iterator[Clue]:
+    """The quotients that are 0 among the variables of a grid, or the grid itself."""
+    names, host = _names(grid), frame.function
+    for name in [*names]:
+        dim3 = re.compile(rf"\bdim3\s+{name}\s*[({{](.*?)[)}}]\s*;", re.DOTALL)
+        names += [each for found in dim3.finditer(frame.code.text, host.begin, host.end) for each in _names(found[1])]
+    for each in _definitions(frame, iter(names)):
+        words, line = _said(frame, each.name, each)
+        if words.endswith(f"{each.text} = 0") and "/" in each.text:
+            yield Clue("index", f"{words}, on line {line}", line)
+    if "/" in grid and _is_0(frame, grid):
+        line = frame.code.line_at(place)
+        yield Clue("index", f"the grid is {grid.strip()} = 0, on line {line}", line)
 
 
 def _is_0(frame: _Frame, text: str) -> bool:

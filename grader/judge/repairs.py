@@ -96,7 +96,7 @@ LEAST_RIGHT = 6  # of the cases, where the larger ones take too many instruction
 LEAST_CASES = 4  # on fewer, a change is right by chance
 WRONG, RIGHT = 6, 6  # other cases that must be right, too: of those that failed, and of those that passed
 ELEMENTS = 8  # of an output: a case with fewer is right by chance
-MIXED = 12  # cases, where the sizes that the spec names give fewer
+MIXED = 16  # cases that are called to find such as fail, where the sizes that the spec names give too few
 WORK = 1_000_000  # of the largest case
 LARGE_WORK, LARGE_INSTRUCTIONS = 20_000_000, 2_000_000  # of more cases, for a change that all others are right with
 CONFIRMED, CONFIRMED_SEED = 12, 100  # of these cases: how many, and the seed of the first
@@ -351,9 +351,7 @@ def repair(
         if compiler is not None and not found and kind is not Kind.LAUNCH_FAILED:
             # nvcc runs while changes of the other code are tried.
             files.coming = beside.submit(compiler.source_like, _folder(folder, "close"))
-            # nvcc may merge the last lines of two calls of a function, and then only one of both is come to.
-            missed = trial.unreached - (_around(_lines_of(finding)) if finding is not None else frozenset[int]())
-            files.edited = partial(compiler.edited, _folder(folder, "edited"), own - missed)
+            files.edited = partial(compiler.edited, _folder(folder, "edited"), own - _missed(trial, finding))
         yield from _clue(files, found, cases, own, finding)
 
 
@@ -489,6 +487,8 @@ def _of_kernels(
 
 def _found_edited(files: _Files, cases: Sequence[CaseKey], near: Collection[int]) -> list[Change]:
     """The edits of the source that make all right, of the least rank that has any."""
+    if (missing := EDIT_CASES - len(cases)) > 0:
+        cases = [*cases, *islice(_failing(files.trial, cases), missing)]
     if len(cases) < EDIT_CASES or (made := files.with_edits()) is None:
         return []
     trial, changes = made
@@ -507,16 +507,13 @@ def _found_edited(files: _Files, cases: Sequence[CaseKey], near: Collection[int]
         """Where it is likely that a line is at fault, an edit of it is."""
         return one[0].rank + (OF_OTHER_LINE if first and one[1].line not in first and one[1].line not in behind else 0)
 
-    def group(one: tuple[Edit, Change]) -> int:
-        return (rank(one) + 1) // EDIT_RANKS
-
     def place(one: tuple[Edit, Change]) -> tuple[bool, int]:
         line = one[1].line
         return line not in first, min((abs(line - each) for each in near), default=0) if line in behind else FAR
 
-    changes.sort(key=lambda one: (group(one), place(one), rank(one)))
-    for _, those in groupby(changes, group):
-        if found := [*_right_ones(trial, [change for _, change in those], cases)]:
+    changes.sort(key=lambda one: (rank(one), place(one)))
+    for _, group in groupby(changes, lambda one: (rank(one) + 1) // EDIT_RANKS):
+        if found := [*_right_ones(trial, [change for _, change in group], cases)]:
             return found
     return []
 
@@ -565,6 +562,12 @@ def _lines_of(finding: Finding) -> tuple[int, ...]:
     """The lines that a finding names."""
     named = map(int, re.findall(r"\bline (\d+)", finding.message))
     return tuple(dict.fromkeys(line for line in (finding.line, *finding.callers, *named) if line))
+
+
+def _missed(trial: _Trial, finding: Finding | None) -> frozenset[int]:
+    """The lines that the failing case does not come to. Not those beside a finding: nvcc may merge the last lines of
+    two calls of a function, and then only one of both is come to."""
+    return trial.unreached - _around(_lines_of(finding) if finding is not None else ())
 
 
 def _around(lines: Iterable[int]) -> frozenset[int]:
@@ -630,9 +633,17 @@ def _cases(lab: Lab, failed: CaseKey) -> list[CaseKey]:
         if len(found) < WRONG + RIGHT and allowed(lab.kata, sizes) and lab.spec.work(sizes) <= most:
             named.append(CaseKey.of(lab.spec, sizes, lab.spec.values[len(named) % len(lab.spec.values)].name, 1))
     keys = [*dict.fromkeys([*found, *named])][: 2 * (WRONG + RIGHT)]
-    more = [key for key in _mixed(lab) if key not in keys][: max(MIXED - len(keys), 0)]
-    keys.sort(key=lambda key: lab.spec.work(dict(key.sizes)))  # a small one tells sooner
-    return [failed, *(key for key in keys if key != failed), *more]
+    return [failed, *sorted(keys[1:], key=lambda key: lab.spec.work(dict(key.sizes)))]  # a small one tells sooner
+
+
+def _failing(trial: _Trial, cases: Sequence[CaseKey]) -> Iterator[CaseKey]:
+    """More cases that fail: only such a one proves something."""
+    limit = min(OF_OTHERS, trial.lab.limits.instructions)
+    for key in islice((key for key in _mixed(trial.lab) if key not in cases), MIXED):
+        ptx = trial.write(trial.text.split("\n"))
+        if not trial.is_right(key, ptx, limit) and not trial.timed_out:
+            yield key
+        ptx.unlink()
 
 
 def _mixed(lab: Lab) -> Iterator[CaseKey]:

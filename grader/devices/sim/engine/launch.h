@@ -55,8 +55,8 @@ struct Launch {
     // Reads of local memory that the thread has not written, and uses of registers that a wgmma has: nvcc without
     // optimisation keeps variables in memory, and copies them to registers and back around each product.
     bool forgives_locals = false;
-    Heap* heap = nullptr;                   // of a kernel that calls malloc or free
-    Watch* watch = nullptr;                 // null: no element is watched
+    Heap* heap = nullptr;    // of a kernel that calls malloc or free
+    Watch* watch = nullptr;  // null: no element is watched
 
     mutable std::atomic<bool> stop{false};
     mutable std::mutex mutex;
