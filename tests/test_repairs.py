@@ -451,11 +451,18 @@ def test_the_line_at_fault_is_named_where_a_finding_has_another(
     [
         ("histogram_i32", "cudaMemsetAsync(counts, 0, bins * sizeof(int), stream);", "", ["counts", "set to 0"]),
         ("scale_f32", "(x, y, n, a);", "(x, y, a, n);", ["argument 3", "is n", "argument 4", "is a"]),
+        ("rms_norm_f32_held", "<<<rows, warps * WARP_SIZE", "<<<rows, warps", ["block", "32 times as many threads"]),
+        (
+            "scan_lookback_i32",
+            "states, 0, (tiles + 1)",
+            "states, 0, tiles",
+            ["cudaMemsetAsync", "4 more bytes"],
+        ),
     ],
 )
 def test_what_the_launcher_gives_is_named(name: str, right: str, by: str, facts: list[str], tmp_path: Path) -> None:
-    kind = Kind.OUT_OF_BOUNDS if name == "scale_f32" else Kind.WRONG_ANSWER
-    verdict, _ = wrong(name, right, by, tmp_path, kind)
+    kinds = {"scale_f32": Kind.OUT_OF_BOUNDS, "histogram_i32": Kind.WRONG_ANSWER}
+    verdict, _ = wrong(name, right, by, tmp_path, kinds.get(name, Kind.UNINITIALISED))
     assert has(of_repair(verdict), *facts)
 
 
@@ -544,6 +551,20 @@ def test_a_few_cases_prove_nothing(tmp_path: Path) -> None:
     ("name", "right", "by", "fact"),
     [
         ("upsample_nearest2d_backward_f32", "first_o = (col * OW", "first_o = (col * OH", "`OH` is `OW`"),
+        # With wgmma, of few cases: the others are such as fail.
+        (
+            "wgmma_multicast_tn_f16",
+            "B[turn.s][rank * PART_N * BLOCK_K]",
+            "B[turn.s][rank * PART_N]",
+            "`rank * PART_N` is `rank * PART_N * BLOCK_K`",
+        ),
+        # A right call takes more than the one that a finding ends.
+        (
+            "sgemm_t_8x8_sliced_k16_f32x4_bcf_dbuf_async",
+            "inside ? &X[(off_row + row) * cols",
+            "inside ? &X[(off_row + row) * COLS",
+            "`COLS` is `cols`",
+        ),
         ("tma_transpose_swizzle_f32", "x_smem[b][r][place_of(r, c)]", "x_smem[b][r][c]", "`c` is `place_of(r, c)`"),
         (
             "hgemm_mma_m16n8k16_mma2x4_warp4x4x2_stages_dsmem_swizzle",
@@ -560,7 +581,8 @@ def test_a_few_cases_prove_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_an_edit_of_the_source_makes_all_right(name: str, right: str, by: str, fact: str, tmp_path: Path) -> None:
-    verdict, line = wrong(name, right, by, tmp_path)
+    kinds = {"wgmma_multicast_tn_f16": Kind.RACE, "sgemm_t_8x8_sliced_k16_f32x4_bcf_dbuf_async": Kind.OUT_OF_BOUNDS}
+    verdict, line = wrong(name, right, by, tmp_path, kinds.get(name, Kind.WRONG_ANSWER))
     assert f"on line {line} {fact}" in of_repair(verdict)
 
 
