@@ -185,7 +185,7 @@ class _Trial:
         """A case, and its call of unchanged code."""
         if key not in self.calls:
             case = Case(self.lab.kata, self.lab.spec, key)
-            call = replace(case.call(nth=0, limits=self.lab.limits), forgive_locals=self.close)
+            call = replace(case.call(nth=0, limits=self.lab.limits), forgive_copies=self.close)
             self.calls[key] = case, call
         return self.calls[key]
 

@@ -52,7 +52,7 @@ struct Launch {
     GlobalShadow* global_shadow = nullptr;  // null: races in global memory are not looked for
     Counters* counters = nullptr;           // null: nothing is counted
     Births* births = nullptr;               // null: where nan and inf come from is not noted
-    bool forgives_locals = false;           // reads of local memory that the thread has not written
+    bool forgives_copies = false;           // see sim_forgive_copies
     Heap* heap = nullptr;                   // of a kernel that calls malloc or free
     Watch* watch = nullptr;                 // null: no element is watched
 

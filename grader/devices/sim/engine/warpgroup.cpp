@@ -161,13 +161,14 @@ bool Warpgroups::in_use(const Warp& warp, const Row& row) {
 
 void Warpgroups::read_row(Warp& warp, s32 row) {
     const Row& its = row_at(warp, row);
-    if (!in_use(warp, its) || !its.accumulates) return;
+    if (!in_use(warp, its) || !its.accumulates || warp.launch->forgives_copies) return;
     stop(
         warp, warp.here, FindingKind::race,
         "reads the accumulator of the wgmma on " + line(its.pc) + " before wgmma.wait_group has waited for it");
 }
 
 void Warpgroups::write_row(Warp& warp, s32 row, bool constant) {
+    if (warp.launch->forgives_copies) return;
     Row& its = row_at(warp, row);
     if (in_use(warp, its))
         stop(
