@@ -12,7 +12,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -100,11 +100,14 @@ def source_like_ptx(request: Request, folder: Path) -> Path | None:
     return made
 
 
-def edited_ptx(request: Request, folder: Path, within: Collection[int]) -> tuple[Path, tuple[Edit, ...]] | None:
-    """The same of the file with edits of its lines ``within``, and these. nvcc refuses some: then without."""
+def edited_ptx(
+    request: Request, folder: Path, within: Collection[int], doubts: Mapping[int, float]
+) -> tuple[Path, tuple[Edit, ...]] | None:
+    """The same of the file with edits of its lines ``within``, and these. nvcc refuses some: then without. ``doubts`` of
+    a line are added to the ranks of its edits."""
     text, without = request.source.data.decode(errors="replace"), set[int]()
     for _ in range(MOST_REFUSED):
-        made = edited(text, within, without)
+        made = edited(text, within, without, doubts)
         if not made.edits:
             return None
         ptx, log = _source_like(request, folder, made.text.encode())

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 
@@ -109,9 +109,15 @@ class Edited:
     edits: tuple[Edit, ...]
 
 
-def edited(text: str, within: Collection[int], without: Collection[int] = ()) -> Edited:
-    """The edits of lines of ``within``. None is on a line of ``without``: nvcc said that one there is wrong."""
-    writer, trees = _Writer(text, frozenset(within) - frozenset(without)), trees_of(text)
+def edited(
+    text: str, within: Collection[int], without: Collection[int] = (), doubts: Mapping[int, float] | None = None
+) -> Edited:
+    """The edits of lines of ``within``. None is on a line of ``without``: nvcc said that one there is wrong. Of too many
+    those of lines with least of the ``doubts``, in ranks, are there."""
+    writer, trees = _Writer(text, frozenset(within) - frozenset(without), doubts or {}), trees_of(text)
+    writer.used = frozenset(
+        name for tree in trees for name in _WORD.findall(writer.plain[tree.body.begin : tree.body.end])
+    )
     for _ in range(2):  # the first time to see which of them are the likeliest
         for tree in trees:
             _Walk(writer, tree).function()
@@ -126,12 +132,15 @@ class _Writer:
 
     text: str
     lines: frozenset[int]
+    doubts: Mapping[int, float]
     edits: list[Edit] = field(default_factory=list)
     added: list[tuple[int, int, float, int, str]] = field(default_factory=list)  # place, and what is there sooner
     known: list[tuple[int, int]] = field(default_factory=list)  # rank and line of all edits that there are
     chosen: frozenset[int] | None = None  # of them
     types: dict[str, dict[str, str]] = field(default_factory=dict)  # of structs: member -> type
     returned: dict[str, str] = field(default_factory=dict)  # by functions of the file
+
+    used: frozenset[str] = frozenset()  # names, by device functions
 
     def __post_init__(self) -> None:
         self.plain = _blanked(self.text)
@@ -147,7 +156,8 @@ class _Writer:
     def choose(self) -> None:
         """The likeliest, not too many of one line."""
         of_line, found = Counter[int](), list[int]()
-        for number in sorted(range(len(self.known)), key=lambda number: self.known[number][0]):
+        ranks = [rank + self.doubts.get(line, 0.0) for rank, line in self.known]
+        for number in sorted(range(len(ranks)), key=ranks.__getitem__):
             line = self.known[number][1]
             of_line[line] += 1
             if line in self.lines and of_line[line] <= MOST_OF_LINE:
@@ -210,6 +220,11 @@ class _Walk:
             found[1]: found[2] for found in re.finditer(rf"\b(\w+)\s*=[^;=]*?({_BUILTIN.pattern})", body)
         }
         self.used = Counter(_WORD.findall(body))
+        self.forgotten = {  # constants that no device function uses, although the file has them for some purpose
+            each.name
+            for each in tree.body.scope or ()
+            if each.is_fixed and each not in tree.parameters and each.name not in writer.used
+        }
         self.divisors = {*re.findall(r"[/%]\s*([A-Za-z_]\w*)", body)}
 
     def function(self) -> None:
@@ -445,7 +460,7 @@ class _Walk:
             for two in _of_signs(other, ("/", "%")):
                 same = [*map(self.of, one.parts)] == [*map(self.of, two.parts)]
                 if same and one.sign != two.sign and one.begin < two.begin:
-                    self._exchange(one, two, 2)
+                    self._exchange(one, two, 1)
 
     # -- expressions --------------------------------------------------------------------------------------------------
 
@@ -536,6 +551,7 @@ class _Walk:
             key=lambda each: (
                 not _is_alike(each.name, own.name),
                 each.is_fixed != own.is_fixed,
+                each.name not in self.forgotten,
                 not self.used[each.name],
                 abs(each.at - own.at),
             )
@@ -555,6 +571,8 @@ class _Walk:
         if _kind_of(own) == "floating":
             return 5 if _is_alike(one.name, own.name) else 7
         if _is_alike(one.name, own.name) and not self.is_head:
+            return 2
+        if own.is_fixed and one.name in self.forgotten:
             return 2
         if own.is_fixed and self.used[own.name] == 1 and self.used[one.name] and one.is_fixed:
             return 2  # that the function does not use elsewhere
@@ -631,11 +649,14 @@ class _Walk:
                 )
                 yield words, f"({left}) {other} ({right})", 1 if likely else 5
         yield from self._other_forms(node, is_whole=is_whole)
+        if sign == "+" and is_whole:
+            yield from self._transposed(node)
         if sign == "-":
             yield f"`{own}` is `{right} - {left}`", f"({right}) - ({left})", 5
         if sign == "/" and is_whole:
             yield f"`{own}` is `{own} * {right}`", f"({left}) / ({right}) * ({right})", 5
-            yield f"`{own}` is rounded up", f"(({left}) + ({right}) - 1) / ({right})", 3
+            is_count = node.parts[1].kind != "number" and not _BUILTIN.search(left)
+            yield f"`{own}` is rounded up", f"(({left}) + ({right}) - 1) / ({right})", 2 if is_count else 3
         if is_whole and sign not in _COMPARING and all(part.kind in ("name", "number") for part in node.parts):
             names = [each.name for each in node.scope or () if _kind_of(each) == "whole" and not each.is_fixed]
             yield from ((f"`{own}` is `{name}`", name, 6) for name in names[:MOST_TERMS] if name not in (left, right))
@@ -668,6 +689,16 @@ class _Walk:
         if sign == "/" and called.kind == "call" and "exp" in called.sign and len(called.parts) == 1:
             given = f"{called.sign}({self.of(called.parts[0])} - {right})"
             yield f"`{own}` is `{given}`", given, 4
+
+    def _transposed(self, node: Node) -> Iterator[tuple[str, str, int]]:
+        """``row * cols + col`` is ``col * rows + row``: the matrix is stored the other way round."""
+        product, last = map(_ungrouped, node.parts)
+        if product.kind != "binary" or product.sign != "*" or last.kind not in ("name", "member"):
+            return
+        first, pitch, behind = (self.of(each) for each in (*product.parts, last))
+        for size in dict.fromkeys([*self._sizes(node), *self._constants(node), pitch]):
+            text = f"{behind} * {size} + {first}"
+            yield f"`{_short(self.of(node))}` is `{_short(text)}`", f"({behind}) * ({size}) + ({first})", 3
 
     def _constants(self, node: Node) -> list[str]:
         """Those that are near, then all others that the function uses; not those that the expression has."""

@@ -84,7 +84,7 @@ def launcher_changes(
     yield from of_launches(_exchanged, _off_by_one)
     yield from _maps(code, own, call)
     yield from of_launches(_sizes, _axes, _blocks)
-    yield from _of_runtime(code, own)
+    yield from _of_runtime(code, own, call)
     yield from _zeros(call)
     yield from of_launches(_pairs, _factors, _scales)
 
@@ -240,8 +240,8 @@ def _sizes_of(call: Call) -> dict[str, Callable[[Call], int]]:
     return {" * ".join(part): (lambda call, part=part: prod(_integers(call)[n] for n in part)) for part in parts}  # type: ignore[misc]
 
 
-def _bits(value: float) -> int:
-    return int.from_bytes(struct.pack("<f", value), "little")
+def _bits(value: float, kind: str = "f32") -> int:
+    return int.from_bytes(struct.pack("<d" if kind == "f64" else "<f", value), "little")
 
 
 # -- the changes ------------------------------------------------------------------------------------------------------
@@ -342,8 +342,8 @@ def _blocks_for(size: Callable[[Call], int], divisor: int) -> Callable[[Call], i
     return number
 
 
-def _of_runtime(code: Code, own: Collection[int]) -> Iterator[LauncherChange]:
-    """More bytes: a number of elements that lacks its `sizeof`."""
+def _of_runtime(code: Code, own: Collection[int], call: Call) -> Iterator[LauncherChange]:
+    """More bytes: a number of elements that lacks its `sizeof`; then those of another number of elements."""
     for function in FUNCTIONS:
         lines = {code.line_at(match.start()) for match in re.finditer(rf"\b{function}\s*\(", code.text)}
         if len(lines) == 1 and (line := lines.pop()) in own:
@@ -351,6 +351,15 @@ def _of_runtime(code: Code, own: Collection[int]) -> Iterator[LauncherChange]:
                 change = (HostChange(function, BYTES, MULTIPLY, size),)
                 words = f"{function} is about {size} times as many bytes"
                 yield LauncherChange(line, words, lambda call, change=change: replace(call, host=change))  # type: ignore[misc]
+            for text, count in _sizes_of(call).items():
+                for size in SIZEOF:
+
+                    def sized(
+                        call: Call, of: str = function, size: int = size, count: Callable[[Call], int] = count
+                    ) -> Call:
+                        return replace(call, host=(HostChange(of, BYTES, SET, size * count(call)),))
+
+                    yield LauncherChange(line, f"{function} is about {text} elements of {size} bytes", sized)
 
 
 def _maps(code: Code, own: Collection[int], call: Call) -> Iterator[LauncherChange]:
@@ -459,10 +468,10 @@ _FIXED = {"log2(e)": 1.4426950408889634, "ln(2)": 0.6931471805599453, "-1": -1.0
 
 def _scales(at: _Places, call: Call) -> Iterator[LauncherChange]:
     """Another factor in a float, or another function of one that the launcher gets."""
-    for nth in at.of_type("f32"):
-        noun, place = at.argument(nth), PARAMETER + nth
+    for nth in at.of_type("f32", "f64"):
+        noun, place, kind = at.argument(nth), PARAMETER + nth, at.parameters[nth]
         for text, factor in _FIXED.items():
-            yield from at.fixed(place, SCALE, _bits(factor), f"{noun} is times {text}")
+            yield from at.fixed(place, SCALE, _bits(factor, kind), f"{noun} is times {text}")
         if (line := at.line(place)) is None:
             continue
         known = [(name, _OF_SIZE, SCALE) for name in _integers(call)] + [
@@ -471,11 +480,11 @@ def _scales(at: _Places, call: Call) -> Iterator[LauncherChange]:
         for name, functions, how in known:
             for text, function in functions.items():
                 words = f"{noun} is {text.format(name)}"
-                yield LauncherChange(line, words, _scaled(at, place, name, function, how))
+                yield LauncherChange(line, words, _scaled(at, place, name, function, how, kind))
 
 
 def _scaled(
-    at: _Places, place: int, name: str, function: Callable[[float], float], how: int
+    at: _Places, place: int, name: str, function: Callable[[float], float], how: int, kind: str
 ) -> Callable[[Call], Call | None]:
     def change(call: Call) -> Call | None:
         try:
@@ -484,6 +493,6 @@ def _scaled(
             return None
         if not isfinite(value) or abs(value) > 3e38:
             return None
-        return replace(call, host=(at.set(place, how, _bits(value)),))
+        return replace(call, host=(at.set(place, how, _bits(value, kind)),))
 
     return change
