@@ -46,8 +46,8 @@ from grader.compile.changes import (
 )
 from grader.compile.changes import Kind as Kinds
 from grader.compile.chosen import chosen
+from grader.compile.edit_writer import Edit
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
-from grader.compile.source_edits import Edit
 from grader.content.functions import Code, all_constants_of, constants_of
 from grader.content.skeleton import skeleton_of
 from grader.content.source_file import is_helper, lines_with
@@ -108,6 +108,7 @@ MOVED = {  # what may stand at another place -> what a race is said to lack
 # What a change of a line adds to its doubt, in ranks of edits: nothing moved; only right elements did; only wrong ones.
 UNMOVED, SPOILT, MOVED_ALONE = 0.3, 0.6, 2.0
 LEAST_DOUBT, MOST_DOUBT = -4.0, 1.5
+LEAST_ALONE, OF_REST = 3, 3  # changes of a line that move wrong elements alone: at least, and for each of other lines
 OF_TRUSTED = 0.25  # of this: where another change of the line moved wrong elements alone
 OF_NEXT, LAST = 0.1, 9  # ranks that a change is after that of its line and rank before it, of so many
 OF_ORDER = (Kind.RACE, Kind.UNINITIALISED, Kind.DEADLOCK)  # findings that a barrier may take away
@@ -153,6 +154,7 @@ class _Trial:
     left: int = 0  # that the last call had wrong
     first: Judged | None = None  # what the unchanged code gives
     doubts: dict[int, float] = field(default_factory=dict)  # of lines, in ranks: see _doubt
+    alone: Counter[int] = field(default_factory=Counter)  # changes of lines that moved wrong elements alone
     timed_out: bool = False  # the last call
     told: CaseKey | None = None  # the case that was wrong last, of those that confirm a change
     least: int = LEAST_RIGHT  # cases that a change must make right
@@ -239,6 +241,7 @@ class _Trial:
 
     def learn(self, line: int) -> None:
         """Note what the last call says of the line that was changed."""
+        self.alone[line] += self.doubt < 0
         was = self.doubts.get(line, 0.0)
         more = self.doubt * (OF_TRUSTED if was < 0 < self.doubt else 1)
         self.doubts[line] = min(max(was + more, LEAST_DOUBT), MOST_DOUBT)
@@ -323,8 +326,8 @@ class _Trial:
 
 
 def _doubt(first: Judged | None, given: Judged) -> float:
-    """How little it speaks for a line that a change of it turns the ``first`` outputs into those that are ``given``: it is
-    at fault more often where the change moves wrong elements, and leaves right ones right."""
+    """How much a change of a line speaks against it, in ranks: it turns the ``first`` outputs into the ``given``. A line
+    is at fault more often where the change moves wrong elements, and leaves right ones right."""
     if first is None or first.case.shape != given.case.shape:
         return 0.0
     pairs = [*zip(first.compared, given.compared, strict=True)]
@@ -407,7 +410,17 @@ def _clue(
         words = _words(found, count, "or", names) if found else _words(pair, count, "and", names)
         yield Clue("repair", words, line=lines.pop() if len(lines) == 1 else None)
     elif not lines:
-        yield from _zero_quotients(files.source, own)
+        yield from [*_zero_quotients(files.source, own)] or _suspect(trial)
+
+
+def _suspect(trial: _Trial) -> Iterator[Clue]:
+    """The only line whose changes move wrong elements and leave all right ones right, or nearly the only one."""
+    line, count = (trial.alone.most_common(1) or [(0, 0)])[0]
+    rest = trial.alone.total() - count
+    if count >= LEAST_ALONE and count >= OF_REST * rest:
+        words = f"{count} small changes on line {line} move wrong elements and no right one"
+        more = f"; of those of all other lines {rest} do" if rest else "; none of another line does"
+        yield Clue("suspect", words + more + " (of those tried)", line=line)
 
 
 def _zero_quotients(source: str, own: Collection[int]) -> Iterator[Clue]:
@@ -438,7 +451,7 @@ class _Files:
     def _trial(self, folder: Path, text: str, seconds: float) -> _Trial:
         own, constants = self.trial, constants_of(self.source)
         one = _Trial(own.lab, own.sandbox, folder, own.name, text, own.kind, seconds, close=True, constants=constants)
-        one.suspected, one.doubts = own.suspected, own.doubts
+        one.suspected, one.doubts, one.alone = own.suspected, own.doubts, own.alone
         return one
 
     def with_edits(self) -> tuple[_Trial, list[tuple[Edit, Change]]] | None:
