@@ -32,8 +32,10 @@ _OTHER_ASSIGNING = {"=": ("+=",), "+=": ("=", "-="), "-=": ("+=",), "*=": ("=", 
 def edited(
     text: str, within: Collection[int], without: Collection[int] = (), doubts: Mapping[int, float] | None = None
 ) -> Edited:
-    """The edits of lines of ``within``. None is on a line of ``without``: nvcc said that one there is wrong. Of
-    too many the likeliest are there; ``doubts`` of a line are added to the ranks of its edits."""
+    """The edits of lines of ``within``. None is on a line of ``without``: nvcc said that one there is wrong.
+
+    Only the likeliest are there. The ``doubts`` of a line are added to the ranks of its edits.
+    """
     writer, trees = Writer(text, frozenset(within) - frozenset(without), doubts or {}), trees_of(text)
     writer.used = frozenset(
         name for tree in trees for name in WORD.findall(writer.plain[tree.body.begin : tree.body.end])

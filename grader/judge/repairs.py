@@ -63,11 +63,11 @@ from grader.verdict import Clue, Kind
 
 LARGEST = 1 << 20  # bytes of PTX
 # What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
-SECONDS = 0.8
+SECONDS = 0.6
 LAUNCHER_SECONDS = 0.6  # for changes of the launcher
-SOURCE_SECONDS = 1.0  # for code that is close to the source
+SOURCE_SECONDS = 0.8  # for code that is close to the source
 WHOLE_SECONDS = 0.6  # of these, for statements as wholes
-EDIT_SECONDS = 2.4  # for edits of the source
+EDIT_SECONDS = 2.6  # for edits of the source
 EDIT_RANKS = 2  # behind one that is right, only those of so many ranks are tried, too
 EDIT_CASES = 8  # that an edit must make right, at least: there are many, and some are right by chance
 OF_OTHER_LINE = 2  # ranks that an edit is after others, on a line that is not suspected
@@ -78,8 +78,8 @@ PAIR_SECONDS = 0.4  # for two changes at once, in either code
 FIRSTS, IMPROVED = 3, 0.75  # changes that others are tried with: how many, and what they leave of the wrong elements
 BESIDE, TWINS = 2, 4  # lines between two that are changed in the same way, and how many such pairs are tried
 PAIR_CASES = 8  # that two changes at once must make right, at least
-OF_CALL, OF_BYTE, OF_INSTRUCTION = 6e-3, 3.5e-8, 8e-8  # what a call, a byte of PTX and a warp instruction cost
-OF_CLOSE_CALL, OF_CLOSE_INSTRUCTION = 9e-3, 4e-8  # of code that is close to the source: most of it copies
+OF_CALL, OF_BYTE, OF_INSTRUCTION = 3.5e-3, 3.5e-8, 8e-8  # what a call, a byte of PTX and a warp instruction cost
+OF_CLOSE_CALL, OF_CLOSE_INSTRUCTION = 4e-3, 4e-8  # of code that is close to the source: most of it copies
 OF_SHARED_BYTE = 1.5e-8  # of all blocks that a call launches
 LEAST_SHARED, MOST_SHARED = 1 << 12, 1 << 20  # of a block, and of all, since not all are there at the same time
 OF_SECOND_CHOICE = 0.2  # for PTX that was made in vain
@@ -326,8 +326,8 @@ class _Trial:
 
 
 def _doubt(first: Judged | None, given: Judged) -> float:
-    """How much a change of a line speaks against it, in ranks: it turns the ``first`` outputs into the ``given``. A line
-    is at fault more often where the change moves wrong elements, and leaves right ones right."""
+    """How much a change of a line speaks against it, in ranks: it turns the ``first`` outputs into others. A line is
+    at fault more often where the change moves wrong elements, and leaves right ones right."""
     if first is None or first.case.shape != given.case.shape:
         return 0.0
     pairs = [*zip(first.compared, given.compared, strict=True)]

@@ -21,7 +21,7 @@ u64 product(u64 first, u64 second) {
     return bits;
 }
 
-// Of `bytes`: how many a number to SCALE has.
+// A number to SCALE has so many bytes.
 u64 changed_number(const HostChange& change, u64 given, u64 taken, u32 bytes = sizeof(float)) {
     switch (change.how) {
         case HostChange::SET:
