@@ -131,7 +131,7 @@ class Compiler:
 
 
 @dataclass
-class _Trial:
+class Trial:
     """Calls of changed code, with a count of what they take."""
 
     lab: Lab
@@ -153,7 +153,7 @@ class _Trial:
     wrong: int = 0  # elements that the failing case has wrong
     left: int = 0  # that the last call had wrong
     first: Judged | None = None  # what the unchanged code gives
-    doubts: dict[int, float] = field(default_factory=dict)  # of lines, in ranks: see _doubt
+    doubts: dict[int, float] = field(default_factory=dict)  # of lines, in ranks: see the function
     alone: Counter[int] = field(default_factory=Counter)  # changes of lines that moved wrong elements alone
     timed_out: bool = False  # the last call
     told: CaseKey | None = None  # the case that was wrong last, of those that confirm a change
@@ -267,7 +267,7 @@ class _Trial:
             self.doubt = known
             return False
         given = judged(case, outcome)
-        self.left, self.doubt = given.wrong_count, _doubt(self.first, given)
+        self.left, self.doubt = given.wrong_count, doubt(self.first, given)
         if self.left:
             self.answers[key, answer] = self.doubt
         return not self.left
@@ -325,7 +325,7 @@ class _Trial:
         return True
 
 
-def _doubt(first: Judged | None, given: Judged) -> float:
+def doubt(first: Judged | None, given: Judged) -> float:
     """How much a change of a line speaks against it, in ranks: it turns the ``first`` outputs into others. A line is
     at fault more often where the change moves wrong elements, and leaves right ones right."""
     if first is None or first.case.shape != given.case.shape:
@@ -377,7 +377,7 @@ def repair(
         sandbox.load(program)
         text, source = (path.read_text(errors="replace") for path in (program.ptx, program.source))
         own, constants = _own_lines(source, skeleton_of(lab.kata)), constants_of(source)
-        trial = _Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind, constants=constants)
+        trial = Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind, constants=constants)
         if not trial.is_wrong(cases[0]):
             return
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
@@ -410,10 +410,10 @@ def _clue(
         words = _words(found, count, "or", names) if found else _words(pair, count, "and", names)
         yield Clue("repair", words, line=lines.pop() if len(lines) == 1 else None)
     elif not lines:
-        yield from [*_zero_quotients(files.source, own)] or _suspect(trial)
+        yield from [*_zero_quotients(files.source, own)] or suspect(trial)
 
 
-def _suspect(trial: _Trial) -> Iterator[Clue]:
+def suspect(trial: Trial) -> Iterator[Clue]:
     """The only line whose changes move wrong elements and leave all right ones right, or nearly the only one."""
     line, count = (trial.alone.most_common(1) or [(0, 0)])[0]
     rest = trial.alone.total() - count
@@ -438,23 +438,23 @@ def _zero_quotients(source: str, own: Collection[int]) -> Iterator[Clue]:
 class _Files:
     """The code that runs, and code that is close to its source."""
 
-    trial: _Trial
+    trial: Trial
     source: str
     coming: Future[Path | None] | None = None  # of the latter
     edited: Callable[[], tuple[Path, Sequence[Edit]] | None] | None = None
 
     @cached_property
-    def close(self) -> _Trial | None:
+    def close(self) -> Trial | None:
         ptx = self.coming.result() if self.coming is not None else None
         return None if ptx is None else self._trial(ptx.parent, ptx.read_text(errors="replace"), SOURCE_SECONDS)
 
-    def _trial(self, folder: Path, text: str, seconds: float) -> _Trial:
+    def _trial(self, folder: Path, text: str, seconds: float) -> Trial:
         own, constants = self.trial, constants_of(self.source)
-        one = _Trial(own.lab, own.sandbox, folder, own.name, text, own.kind, seconds, close=True, constants=constants)
+        one = Trial(own.lab, own.sandbox, folder, own.name, text, own.kind, seconds, close=True, constants=constants)
         one.suspected, one.doubts, one.alone = own.suspected, own.doubts, own.alone
         return one
 
-    def with_edits(self) -> tuple[_Trial, list[tuple[Edit, Change]]] | None:
+    def with_edits(self) -> tuple[Trial, list[tuple[Edit, Change]]] | None:
         """Code with none of the edits of the source, and these as changes of it."""
         made = self.edited() if self.edited is not None else None
         if made is None or made[0].stat().st_size > LARGEST_EDITED:
@@ -464,7 +464,7 @@ class _Files:
         self.edits = self._trial(ptx.parent, code.text, EDIT_SECONDS - OF_CHOSEN * ptx.stat().st_size)
         return self.edits, [*code.changes]
 
-    edits: _Trial | None = None
+    edits: Trial | None = None
 
     @property
     def confirmed(self) -> int:
@@ -476,7 +476,7 @@ class _Files:
     def close_was_made(self) -> bool:
         return "close" in vars(self)
 
-    def close_that_fails(self, key: CaseKey, near: Collection[int]) -> _Trial | None:
+    def close_that_fails(self, key: CaseKey, near: Collection[int]) -> Trial | None:
         """Not such as one whose products are in flight while its registers are stored, or that ends before the lines of
         the finding."""
         if self.close is not None and self._fails is None:
@@ -550,7 +550,7 @@ def _found_edited(files: _Files, cases: Sequence[CaseKey], near: Collection[int]
 
 
 def _found_whole(
-    trial: _Trial, cases: Sequence[CaseKey], source: str, own: Collection[int], finding: Finding | None
+    trial: Trial, cases: Sequence[CaseKey], source: str, own: Collection[int], finding: Finding | None
 ) -> list[Change]:
     """After a finding: what is missing between two lines, or has the wrong place; then a line that lacks a guard."""
     if finding is None:
@@ -571,7 +571,7 @@ def _found_whole(
     return found  # a barrier is often right in several places
 
 
-def _found_valued(trial: _Trial, cases: Sequence[CaseKey], source: str, own: Collection[int]) -> list[Change]:
+def _found_valued(trial: Trial, cases: Sequence[CaseKey], source: str, own: Collection[int]) -> list[Change]:
     """The constants of own lines that make all right with another value; then two lines in the other order."""
     known: list[tuple[str, int | float, int]] = [
         *((each.name, each.value, each.line) for each in all_constants_of(source) if each.value > 1),
@@ -618,7 +618,7 @@ def _folder(parent: str, name: str) -> Path:
 
 
 def _found(
-    trial: _Trial,
+    trial: Trial,
     cases: Sequence[CaseKey],
     own: Collection[int],
     steps: Iterable[Sequence[Kinds]],
@@ -665,7 +665,7 @@ def _of_other_sizes(keys: Iterable[CaseKey]) -> list[CaseKey]:
     return [*{key.sizes: key for key in reversed([*keys])}.values()][::-1]
 
 
-def _in_turn(trial: _Trial, changes: Sequence[Change], ranks: Sequence[float]) -> Iterator[tuple[float, Change]]:
+def in_turn(trial: Trial, changes: Sequence[Change], ranks: Sequence[float]) -> Iterator[tuple[float, Change]]:
     """The changes with their ranks, the least first, where the trial's doubts of lines count, too. Lines take turns."""
     if trial.first is None:  # a finding: there are no wrong elements to watch
         yield from sorted(zip(ranks, changes, strict=True), key=lambda each: each[0])
@@ -686,7 +686,7 @@ def _in_turn(trial: _Trial, changes: Sequence[Change], ranks: Sequence[float]) -
 
 
 def _right_ones(
-    trial: _Trial,
+    trial: Trial,
     changes: Sequence[Change],
     cases: Sequence[CaseKey],
     ranks: Sequence[float] = (),
@@ -696,7 +696,7 @@ def _right_ones(
     failed, limit = cases[0], min(OF_OTHERS, trial.lab.limits.instructions)
     text, most = trial.text.split("\n"), float("inf")
     lines: set[int] = set()
-    for rank, change in _in_turn(trial, changes, ranks or [0.0] * len(changes)):
+    for rank, change in in_turn(trial, changes, ranks or [0.0] * len(changes)):
         if trial.seconds <= 0 or len(lines) > LINES:
             return
         if rank >= most or change.line in trial.unreached or trial.dropped.issuperset(change.lines):
@@ -715,7 +715,7 @@ def _right_ones(
 
 
 def _right_launchers(
-    trial: _Trial, text: str, own: Collection[int], cases: Sequence[CaseKey]
+    trial: Trial, text: str, own: Collection[int], cases: Sequence[CaseKey]
 ) -> Iterator[LauncherChange]:
     """The changes of the launcher with which all cases are right, one for each line."""
     failed, limit = cases[0], min(OF_OTHERS, trial.lab.limits.instructions)
@@ -741,7 +741,7 @@ def _right_launchers(
     trial.seconds = seconds
 
 
-def _right_pair(trial: _Trial, cases: Sequence[CaseKey]) -> Iterator[Change]:
+def _right_pair(trial: Trial, cases: Sequence[CaseKey]) -> Iterator[Change]:
     """Two changes with which all cases are right, where the first alone makes more elements right."""
     if trial.kind is not Kind.WRONG_ANSWER or len(cases) < PAIR_CASES:
         return
