@@ -83,7 +83,6 @@ CLUES: Mapping[str, str] = {
     "calls": "that a call is right as the first of a process, and fails after another",
     "formula": "a usual mistake whose answer the outputs equal, in all cases that were tried",
     "repair": "the line on which a small change makes all cases right that were tried",
-    "suspect": "the line whose changes move wrong elements and no right ones, where no small change makes all right",
     "probe": "which inputs an output lacks, has twice, multiplies with or weighs by others, or takes in their place",
     "nan": "the line that made the first nan or infinity, and of which operands",
     "unset": "what is used before anything sets it",

@@ -19,7 +19,7 @@ from grader.grade import Options, grade
 from grader.judge.comparison import Compared
 from grader.judge.lab import Judged
 from grader.judge.repair_words import Names
-from grader.judge.repairs import MOVED_ALONE, OF_REST, SPOILT, UNMOVED, Trial, doubt, in_turn, suspect
+from grader.judge.repairs import MOVED_ALONE, SPOILT, UNMOVED, Trial, doubt, in_turn
 from grader.verdict import Kind, Verdict
 
 pytestmark = [passed_before.REPOSITORY, pytest.mark.usefixtures("forked_children")]
@@ -609,16 +609,3 @@ def test_lines_take_turns_and_one_at_fault_comes_first() -> None:
     trial.doubts[9] = -2.0
     assert [change.line for _, change in in_turn(trial, changes, [1.0] * 6)] == [9] * 3 + [7] * 3
     assert [change.line for _, change in in_turn(trial_of(), changes, [1.0] * 6)] == [7] * 3 + [9] * 3  # of a finding
-
-
-def test_the_only_line_whose_changes_move_wrong_elements_alone() -> None:
-    trial = trial_of()
-    trial.doubt = -MOVED_ALONE
-    for _ in range(OF_REST):
-        trial.learn(7)
-    [clue] = suspect(trial)
-    assert (clue.about, clue.line) == ("suspect", 7)
-    trial.learn(9)
-    assert len([*suspect(trial)]) == 1
-    trial.learn(9)
-    assert not [*suspect(trial)]

@@ -222,6 +222,17 @@ def test_a_matrix_is_stored_the_other_way_round() -> None:
     assert "`row * cols + col` is `col * rows + row`" in words_on("y[row * cols + col]")
 
 
+def test_a_pointer_lacks_a_term() -> None:
+    text = "__global__ void k(float* x, int n) {\nint i = threadIdx.x;\nconst float* from = x + n;\nx[0] = *from;\n}\n"
+    assert "`x + n` is `x + n + i`" in [each.words for each in edited(text, {3}).edits]
+
+
+def test_what_a_lane_gives_is_not_exchanged_with_its_number() -> None:
+    text = "__global__ void k(int* x, int a, int b) {\nx[0] = __shfl_sync(~0u, a, b);\nx[1] = max(a, b);\n}\n"
+    words = [(each.line, each.words) for each in edited(text, {2, 3}).edits if "exchanged" in each.words]
+    assert words == [(3, "`a` and `b` are exchanged")]
+
+
 def test_a_constant_that_no_kernel_uses_is_likely() -> None:
     text = FILE.replace("constexpr int STEP = 4;", "constexpr int STEP = 4; constexpr int PIECE = 8;")
     ranks = {each.words: each.rank for each in edited(text, {line_of("i += STEP")}).edits}

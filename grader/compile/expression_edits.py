@@ -440,7 +440,8 @@ class Expressions(ABC):
     def _call(self, node: Node, *, is_set: bool) -> None:
         parts = node.parts
         if node.sign not in ("printf", "assert", "sizeof"):
-            self._pairs(parts, is_kept=self._takes_places(node))
+            if not node.sign.startswith("__shfl"):  # of a lane's number in the place of a value much is right by chance
+                self._pairs(parts, is_kept=self._takes_places(node))
             self._without_call(node)
             self._other_function(node)
         for part in parts:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from grader.compile.edit_writer import VARIABLE, Edited, Writer
 from grader.compile.expression_edits import (
     LONGEST,
+    MOST_TERMS,
     WORD,
     Expressions,
     any_of,
@@ -72,10 +73,21 @@ class _Statements(Expressions):
         for node in one.nodes:
             if one.kind in ("declaration", "return") and not is_sum(node):
                 self._scaled(node)
+            if one.kind == "declaration" and "*" in one.declared[0].type:
+                self._shifted(node)
             self.root(node, is_condition=one.kind == "if")
         self.is_head = False
         for part in one.parts:
             self.statement(part)
+
+    def _shifted(self, node: Node) -> None:
+        """A pointer that lacks a term."""
+        own, names = self.of(node), {*WORD.findall(self.of(node))}
+        others = [each.name for each in node.scope or () if kind_of(each) == "whole" and not each.is_fixed]
+        chosen = [name for name in others if name not in names][:MOST_TERMS]
+        self._wrap(
+            node, [(f"`{shortened(own)}` is `{shortened(own)} + {name}`", f"{own} + {name}", 3) for name in chosen]
+        )
 
     def _simple(self, one: Statement) -> None:
         """It is too much, or its assignment is another; the sums are rescaled before it."""

@@ -63,7 +63,7 @@ from grader.verdict import Clue, Kind
 
 LARGEST = 1 << 20  # bytes of PTX
 # What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
-SECONDS = 0.6
+SECONDS = 0.7
 LAUNCHER_SECONDS = 0.6  # for changes of the launcher
 SOURCE_SECONDS = 0.8  # for code that is close to the source
 WHOLE_SECONDS = 0.6  # of these, for statements as wholes
@@ -79,7 +79,7 @@ FIRSTS, IMPROVED = 3, 0.75  # changes that others are tried with: how many, and 
 BESIDE, TWINS = 2, 4  # lines between two that are changed in the same way, and how many such pairs are tried
 PAIR_CASES = 8  # that two changes at once must make right, at least
 OF_CALL, OF_BYTE, OF_INSTRUCTION = 3.5e-3, 3.5e-8, 8e-8  # what a call, a byte of PTX and a warp instruction cost
-OF_CLOSE_CALL, OF_CLOSE_INSTRUCTION = 4e-3, 4e-8  # of code that is close to the source: most of it copies
+OF_CLOSE_CALL, OF_CLOSE_INSTRUCTION = 4e-3, 7e-8  # of code that is close to the source: most of it copies
 OF_SHARED_BYTE = 1.5e-8  # of all blocks that a call launches
 LEAST_SHARED, MOST_SHARED = 1 << 12, 1 << 20  # of a block, and of all, since not all are there at the same time
 OF_SECOND_CHOICE = 0.2  # for PTX that was made in vain
@@ -108,7 +108,6 @@ MOVED = {  # what may stand at another place -> what a race is said to lack
 # What a change of a line adds to its doubt, in ranks of edits: nothing moved; only right elements did; only wrong ones.
 UNMOVED, SPOILT, MOVED_ALONE = 0.3, 0.6, 2.0
 LEAST_DOUBT, MOST_DOUBT = -4.0, 1.5
-LEAST_ALONE, OF_REST = 3, 3  # changes of a line that move wrong elements alone: at least, and for each of other lines
 OF_TRUSTED = 0.25  # of this: where another change of the line moved wrong elements alone
 OF_NEXT, LAST = 0.1, 9  # ranks that a change is after that of its line and rank before it, of so many
 OF_ORDER = (Kind.RACE, Kind.UNINITIALISED, Kind.DEADLOCK)  # findings that a barrier may take away
@@ -154,7 +153,6 @@ class Trial:
     left: int = 0  # that the last call had wrong
     first: Judged | None = None  # what the unchanged code gives
     doubts: dict[int, float] = field(default_factory=dict)  # of lines, in ranks: see the function
-    alone: Counter[int] = field(default_factory=Counter)  # changes of lines that moved wrong elements alone
     timed_out: bool = False  # the last call
     told: CaseKey | None = None  # the case that was wrong last, of those that confirm a change
     least: int = LEAST_RIGHT  # cases that a change must make right
@@ -241,7 +239,6 @@ class Trial:
 
     def learn(self, line: int) -> None:
         """Note what the last call says of the line that was changed."""
-        self.alone[line] += self.doubt < 0
         was = self.doubts.get(line, 0.0)
         more = self.doubt * (OF_TRUSTED if was < 0 < self.doubt else 1)
         self.doubts[line] = min(max(was + more, LEAST_DOUBT), MOST_DOUBT)
@@ -410,17 +407,7 @@ def _clue(
         words = _words(found, count, "or", names) if found else _words(pair, count, "and", names)
         yield Clue("repair", words, line=lines.pop() if len(lines) == 1 else None)
     elif not lines:
-        yield from [*_zero_quotients(files.source, own)] or suspect(trial)
-
-
-def suspect(trial: Trial) -> Iterator[Clue]:
-    """The only line whose changes move wrong elements and leave all right ones right, or nearly the only one."""
-    line, count = (trial.alone.most_common(1) or [(0, 0)])[0]
-    rest = trial.alone.total() - count
-    if count >= LEAST_ALONE and count >= OF_REST * rest:
-        words = f"{count} small changes on line {line} move wrong elements and no right one"
-        more = f"; of those of all other lines {rest} do" if rest else "; none of another line does"
-        yield Clue("suspect", words + more + " (of those tried)", line=line)
+        yield from _zero_quotients(files.source, own)
 
 
 def _zero_quotients(source: str, own: Collection[int]) -> Iterator[Clue]:
@@ -451,7 +438,7 @@ class _Files:
     def _trial(self, folder: Path, text: str, seconds: float) -> Trial:
         own, constants = self.trial, constants_of(self.source)
         one = Trial(own.lab, own.sandbox, folder, own.name, text, own.kind, seconds, close=True, constants=constants)
-        one.suspected, one.doubts, one.alone = own.suspected, own.doubts, own.alone
+        one.suspected, one.doubts = own.suspected, own.doubts
         return one
 
     def with_edits(self) -> tuple[Trial, list[tuple[Edit, Change]]] | None:

@@ -187,7 +187,7 @@ def _clues_whole(grade: Grade, verdict: Verdict) -> Iterable[str]:
 def _clue_rows(grade: Grade, verdict: Verdict, clues: Sequence[Clue]) -> Iterable[str]:
     for before, clue in zip([None, *clues], clues, strict=False):
         yield _row("" if before is not None and before.about == clue.about == "index" else clue.about, clue.text)
-        if clue.about in ("repair", "suspect"):
+        if clue.about == "repair":
             there = (verdict.line, *(verdict.finding.callers if verdict.finding else ()))
             for line in dict.fromkeys(map(int, _ON_LINE.findall(clue.text))):
                 if line in there:  # it stands above
