@@ -405,7 +405,7 @@ def test_the_second_of_two_sums_on_a_line_changes_alone(tmp_path: Path) -> None:
     """The compiler repeats the line for eight rows, and each has a difference and a sum."""
     right = "make_float2(x.x * cosine - x.y * sine,"
     verdict, line = wrong("rope_f32", right, "make_float2(x.x * cosine + x.y * sine,", tmp_path)
-    assert has(of_repair(verdict), f"on line {line}", "its sum is a difference")
+    assert has(of_repair(verdict), f"on line {line}", "its product is subtracted")
 
 
 @pytest.mark.parametrize(
@@ -413,7 +413,7 @@ def test_the_second_of_two_sums_on_a_line_changes_alone(tmp_path: Path) -> None:
     [
         ("dot_product_f16x2_f32", "a2.y * b2.y", "a2.y * b2.x", ["element that it reads is another"]),
         ("hardswish_f16x8_pack", "for (int i = idx; i < n", "for (int i = idx + 1; i < n", ["0 in place of 1"]),
-        ("rope_f32", "position[row], freq)", "position[first_row], freq)", ["it uses", "in the place of"]),
+        ("rope_f32", "position[row], freq)", "position[first_row], freq)", ["`first_row` is `row`"]),
     ],
 )
 def test_the_line_is_named_by_code_close_to_the_source(

@@ -63,9 +63,9 @@ from grader.verdict import Clue, Kind
 
 LARGEST = 1 << 20  # bytes of PTX
 # What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
-SECONDS = 0.7
+SECONDS = 1.0
 LAUNCHER_SECONDS = 0.6  # for changes of the launcher
-SOURCE_SECONDS = 0.8  # for code that is close to the source
+SOURCE_SECONDS = 1.0  # for code that is close to the source
 WHOLE_SECONDS = 0.6  # of these, for statements as wholes
 EDIT_SECONDS = 2.6  # for edits of the source
 EDIT_RANKS = 2  # behind one that is right, only those of so many ranks are tried, too
