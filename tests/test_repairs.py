@@ -5,22 +5,28 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy
 import passed_before
 import pytest
 from facts import has
 
-from grader.compile.changes import SOURCE_KINDS, changes_of, lines_behind, parameter_types, without
+from grader.compile.changes import SOURCE_KINDS, Change, changes_of, lines_behind, parameter_types, without
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
 from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
+from grader.judge.comparison import Compared
+from grader.judge.lab import Judged
 from grader.judge.repair_words import Names
+from grader.judge.repairs import MOVED_ALONE, SPOILT, UNMOVED, Trial, doubt, in_turn
 from grader.verdict import Kind, Verdict
 
 pytestmark = [passed_before.REPOSITORY, pytest.mark.usefixtures("forked_children")]
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOG = load_catalog(ROOT)
+CASE = SimpleNamespace(shape="n=1")
 
 PTX = """
 .file 1 "/a/kata.cu"
@@ -399,7 +405,7 @@ def test_the_second_of_two_sums_on_a_line_changes_alone(tmp_path: Path) -> None:
     """The compiler repeats the line for eight rows, and each has a difference and a sum."""
     right = "make_float2(x.x * cosine - x.y * sine,"
     verdict, line = wrong("rope_f32", right, "make_float2(x.x * cosine + x.y * sine,", tmp_path)
-    assert has(of_repair(verdict), f"on line {line}", "its sum is a difference")
+    assert has(of_repair(verdict), f"on line {line}", "its product is subtracted")
 
 
 @pytest.mark.parametrize(
@@ -407,7 +413,7 @@ def test_the_second_of_two_sums_on_a_line_changes_alone(tmp_path: Path) -> None:
     [
         ("dot_product_f16x2_f32", "a2.y * b2.y", "a2.y * b2.x", ["element that it reads is another"]),
         ("hardswish_f16x8_pack", "for (int i = idx; i < n", "for (int i = idx + 1; i < n", ["0 in place of 1"]),
-        ("rope_f32", "position[row], freq)", "position[first_row], freq)", ["it uses", "in the place of"]),
+        ("rope_f32", "position[row], freq)", "position[first_row], freq)", ["`first_row` is `row`"]),
     ],
 )
 def test_the_line_is_named_by_code_close_to_the_source(
@@ -458,6 +464,8 @@ def test_the_line_at_fault_is_named_where_a_finding_has_another(
             "states, 0, tiles",
             ["cudaMemsetAsync", "4 more bytes"],
         ),
+        ("histogram_i32x4_grid_stride", "(counts, 0, bins *", "(counts, 0, n *", ["about bins elements of 4 bytes"]),
+        ("rope_f32x4_pack", "std::log2(static_cast", "std::log(static_cast", ["log2_step", "times log2(e)"]),
     ],
 )
 def test_what_the_launcher_gives_is_named(name: str, right: str, by: str, facts: list[str], tmp_path: Path) -> None:
@@ -572,6 +580,8 @@ def test_a_few_cases_prove_nothing(tmp_path: Path) -> None:
             '"r"(a[0]), "r"(a[2]), "r"(a[1])',
             "`a[2]` and `a[1]` are exchanged",
         ),
+        ("hgemv_k2048_f16x8_pack_split_k", "row * slices + i", "i * M + row", "`i * M + row` is `row * slices + i`"),
+        ("wgmma_ring_tn_f16", "m * MMA_M * BLOCK_K", "m * MMA_M", "`m * MMA_M` is `m * MMA_M * BLOCK_K`"),
         (
             "ce_online_bf16",
             "    mine.sum *= __expf(mine.max - max);\n",
@@ -591,3 +601,33 @@ def test_the_instance_that_ran_is_the_one_that_is_changed(tmp_path: Path) -> Non
     right = "    const float mine = exp2_approx(part.max - max);\n"
     verdict, line = wrong("decode_attention_kv_cache_f16", right, f"    part.max = max;\n{right}", tmp_path)
     assert f"line {line + 1} comes before line {line}" in of_repair(verdict)
+
+
+def given(*elements: float) -> Judged:
+    """An answer on one case, where 0 is right."""
+    got = numpy.array(elements)
+    compared = Compared(got, got != 0, numpy.zeros(got.shape, bool))
+    return Judged(CASE, (), (compared,))  # type: ignore[arg-type]
+
+
+def test_what_a_change_says_of_its_line() -> None:
+    first = given(1, 2, 0)
+    assert doubt(first, given(0, 3, 0)) == -MOVED_ALONE
+    assert doubt(first, given(1, 2, 5)) == SPOILT
+    assert doubt(first, given(1, 2, 0)) == UNMOVED
+    assert doubt(first, given(0, 2, 5)) == 0
+    assert doubt(given(1, 2), given(3, 4)) == 0  # nothing is right that the change could leave so
+    assert doubt(given(float("nan"), 0), given(float("nan"), 0)) == UNMOVED
+
+
+def trial_of(first: Judged | None = None) -> Trial:
+    return Trial(None, None, Path(), "", "", Kind.WRONG_ANSWER, first=first)  # type: ignore[arg-type]
+
+
+def test_lines_take_turns_and_one_at_fault_comes_first() -> None:
+    changes = [Change(line, f"{line} {nth}", {}) for line in (7, 9) for nth in range(3)]
+    trial = trial_of(given(1, 0))
+    assert [change.line for _, change in in_turn(trial, changes, [1.0] * 6)] == [7, 9] * 3
+    trial.doubts[9] = -2.0
+    assert [change.line for _, change in in_turn(trial, changes, [1.0] * 6)] == [9] * 3 + [7] * 3
+    assert [change.line for _, change in in_turn(trial_of(), changes, [1.0] * 6)] == [7] * 3 + [9] * 3  # of a finding

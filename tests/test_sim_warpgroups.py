@@ -39,9 +39,9 @@ def buffer(name: str, values: Array) -> Buffer:
 A, B = whole((M, K)), whole((N, K))
 
 
-def ring(device: SimDevice, launcher: str, seed: int, *, forgive_locals: bool = False) -> Outcome:
+def ring(device: SimDevice, launcher: str, seed: int, *, forgive_copies: bool = False) -> Outcome:
     arguments = buffer("a", A), buffer("b", B), wanted("c", "f32", M * N), M, N, K
-    return run(device, launcher, *arguments, seed=seed, forgive_locals=forgive_locals)
+    return run(device, launcher, *arguments, seed=seed, forgive_copies=forgive_copies)
 
 
 def test_a_ring_is_right_for_every_seed(device: SimDevice, right_seeds: range) -> None:
@@ -79,7 +79,7 @@ def test_misuse_is_found(device: SimDevice, launcher: str, wrong_seeds: range) -
 def test_of_code_close_to_its_source_registers_are_forgiven_and_shared_memory_is_not(
     device: SimDevice, launcher: str
 ) -> None:
-    found = ring(device, launcher, 0, forgive_locals=True).findings
+    found = ring(device, launcher, 0, forgive_copies=True).findings
     assert not any("register" in each.message or "accumulator" in each.message for each in found)
     assert bool(found) == (launcher != "ring_wait_one")  # which has no other mistake
 

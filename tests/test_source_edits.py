@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from grader.compile.chosen import chosen
-from grader.compile.source_edits import HEAD, MOST_OF_LINE, Edit, Edited, edited
+from grader.compile.edit_writer import HEAD, MOST_OF_LINE, Edit, Edited
+from grader.compile.source_edits import edited
 from grader.compile.source_tree import Statement, trees_of
 
 FILE = """\
@@ -211,6 +212,37 @@ def test_another_function() -> None:
 def test_a_pointer_to_rows_does_not_hide_their_length() -> None:
     text = "template <int COLS> __device__ void f(float (*tile)[COLS], int cols) {\n tile[cols * COLS][cols] = 0;\n}"
     assert "`COLS` is `cols`" in [each.words for each in edited(text, {2}).edits]
+
+
+def test_what_was_there_is_joined_with_what_is_assigned() -> None:
+    assert "`most` is `fmaxf(most, ...)`" in words_on("most = max;")
+
+
+def test_a_matrix_is_stored_the_other_way_round() -> None:
+    assert "`row * cols + col` is `col * rows + row`" in words_on("y[row * cols + col]")
+
+
+def test_a_pointer_lacks_a_term() -> None:
+    text = "__global__ void k(float* x, int n) {\nint i = threadIdx.x;\nconst float* from = x + n;\nx[0] = *from;\n}\n"
+    assert "`x + n` is `x + n + i`" in [each.words for each in edited(text, {3}).edits]
+
+
+def test_what_a_lane_gives_is_not_exchanged_with_its_number() -> None:
+    text = "__global__ void k(int* x, int a, int b) {\nx[0] = __shfl_sync(~0u, a, b);\nx[1] = max(a, b);\n}\n"
+    words = [(each.line, each.words) for each in edited(text, {2, 3}).edits if "exchanged" in each.words]
+    assert words == [(3, "`a` and `b` are exchanged")]
+
+
+def test_a_constant_that_no_kernel_uses_is_likely() -> None:
+    text = FILE.replace("constexpr int STEP = 4;", "constexpr int STEP = 4; constexpr int PIECE = 8;")
+    ranks = {each.words: each.rank for each in edited(text, {line_of("i += STEP")}).edits}
+    assert ranks["`STEP` is `PIECE`"] == 2
+
+
+def test_of_too_many_those_of_a_line_without_doubt() -> None:
+    kernel = "__global__ void k(int* x, int a, int b) {\n" + "x[a * b + a] = a + b * a;\n" * 100 + "}\n"
+    of_line = [sum(each.line == 90 for each in edited(kernel, range(102), (), {90: by}).edits) for by in (9.0, -9.0)]
+    assert of_line[0] < of_line[1]
 
 
 def test_the_likeliest_of_too_many() -> None:

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -22,10 +22,11 @@ from grader.compile import dependencies, halves, host_view, ninja, probe, shared
 from grader.compile.build_store import Builds, Compiled
 from grader.compile.compilation import INCLUDE, Job, exported_names, judge, kept, nvcc_command, run, time_limit_s
 from grader.compile.dependencies import BESIDE, Run, gather
+from grader.compile.edit_writer import Edit
 from grader.compile.libraries import Library, LibraryMissing, find_library
 from grader.compile.nvcc_log import SOURCE
 from grader.compile.request import NAME, Build, BuildError, CompileFailure, Request, Target, Tell
-from grader.compile.source_edits import Edit, edited
+from grader.compile.source_edits import edited
 from grader.compile.toolchain import Toolchain, find_toolchain
 from grader.compile.unit_build import compile_together
 from grader.content import functions
@@ -100,11 +101,14 @@ def source_like_ptx(request: Request, folder: Path) -> Path | None:
     return made
 
 
-def edited_ptx(request: Request, folder: Path, within: Collection[int]) -> tuple[Path, tuple[Edit, ...]] | None:
-    """The same of the file with edits of its lines ``within``, and these. nvcc refuses some: then without."""
+def edited_ptx(
+    request: Request, folder: Path, within: Collection[int], doubts: Mapping[int, float]
+) -> tuple[Path, tuple[Edit, ...]] | None:
+    """The same of the file with edits of its lines ``within``, and these; ``doubts`` are as in `edited`. nvcc refuses
+    some: then without."""
     text, without = request.source.data.decode(errors="replace"), set[int]()
     for _ in range(MOST_REFUSED):
-        made = edited(text, within, without)
+        made = edited(text, within, without, doubts)
         if not made.edits:
             return None
         ptx, log = _source_like(request, folder, made.text.encode())

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from grader.compile.changes import Change
-from grader.compile.source_edits import VARIABLE, Edit
+from grader.compile.edit_writer import VARIABLE, Edit
 
 _ADDRESS = re.compile(rf"\s*mov\.u64\s+(%rd\d+), {VARIABLE};")
 _GENERIC = re.compile(r"\s*cvta\.global\.u64\s+(%rd\d+), (%rd\d+);")

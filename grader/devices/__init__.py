@@ -233,8 +233,7 @@ class Call:
     births: bool = False  # note where nan and infinities first come from, on the simulator
     card: Card | None = None  # of the simulator; None: the full one
     host: tuple[HostChange, ...] = ()  # on the simulator
-    # Let threads read local memory that they have not written, and use registers that a wgmma has, on the simulator.
-    forgive_locals: bool = False
+    forgive_copies: bool = False  # for code that nvcc has not optimised, on the simulator: see the engine's Launch
     ptx: str = ""  # a file with other code for the kernels, on the simulator; it stays loaded until a call has another
     timing: TimingRequest | None = None  # time the launcher against a baseline instead, on a GPU
     rows: Rows | None = None  # what comes back of the outputs, on a GPU; None: all of them

@@ -33,7 +33,6 @@ MOST_BLOCKS = 1 << 14
 MOST_PARAMETERS = 16
 SIZEOF = (4, 2, 8)
 FUNCTIONS = ("cudaMemsetAsync", "cudaMemset", "cudaMemcpyAsync", "cudaMemcpy", "cudaMallocAsync", "cudaMalloc")
-FILLS = "cudaMemset"  # one element too few may be no error of the runtime's
 DEEPEST = 3  # definitions behind an expression
 ALIGNED = 128  # bytes
 MORE_SHARED = 4  # the part of a block's shared memory that is added to it
@@ -266,8 +265,8 @@ def _sizes_of(call: Call) -> dict[str, Callable[[Call], int]]:
     return {" * ".join(part): (lambda call, part=part: prod(_integers(call)[n] for n in part)) for part in parts}  # type: ignore[misc]
 
 
-def _bits(value: float) -> int:
-    return int.from_bytes(struct.pack("<f", value), "little")
+def _bits(value: float, kind: str = "f32") -> int:
+    return int.from_bytes(struct.pack("<d" if kind == "f64" else "<f", value), "little")
 
 
 # -- the changes ------------------------------------------------------------------------------------------------------
@@ -375,29 +374,29 @@ def _blocks_for(size: Callable[[Call], int], divisor: int) -> Callable[[Call], i
 
 
 def _of_runtime(code: Code, own: Collection[int], call: Call) -> Iterator[LauncherChange]:
-    """More bytes: a number of elements that lacks its `sizeof`, another size, one element more."""
+    """More bytes: those of so many elements where `sizeof` is missing; of another number of elements; one more."""
     for function in FUNCTIONS:
         lines = {code.line_at(match.start()) for match in re.finditer(rf"\b{function}\s*\(", code.text)}
         if len(lines) != 1 or (line := lines.pop()) not in own:
             continue
-        ways = [(MULTIPLY, size, f"{size} times as many bytes") for size in SIZEOF]
-        if function.startswith(FILLS):
-            for text, size in _sizes_of(call).items():
-                for element in sorted({buffer.itemsize for buffer in call.buffers if buffer.role == "out"}):
-                    words = f"{function} is about {element} * {text} bytes"
-                    yield LauncherChange(line, words, _filling(function, size, element))
-            ways += [(ADD, size, f"{size} more bytes") for size in sorted(SIZEOF)]
-        for how, number, words in ways:
-            change = (HostChange(function, BYTES, how, number),)
-            yield LauncherChange(
-                line,
-                f"{function} is about {words}",
-                lambda call, change=change: replace(call, host=change),  # type: ignore[misc]
-            )
+        for size in SIZEOF:
+            change = (HostChange(function, BYTES, MULTIPLY, size),)
+            yield LauncherChange(line, f"{function} is about {size} times as many bytes", _with(change))
+        for text, count in _sizes_of(call).items():
+            for size in SIZEOF:
+                words = f"{function} is about {text} elements of {size} bytes"
+                yield LauncherChange(line, words, _sized(function, size, count))
+        for size in sorted(SIZEOF):
+            change = (HostChange(function, BYTES, ADD, size),)
+            yield LauncherChange(line, f"{function} is about {size} more bytes", _with(change))
 
 
-def _filling(function: str, size: Callable[[Call], int], element: int) -> Callable[[Call], Call]:
-    return lambda call: replace(call, host=(HostChange(function, BYTES, SET, size(call) * element),))
+def _with(change: tuple[HostChange, ...]) -> Callable[[Call], Call]:
+    return lambda call: replace(call, host=change)
+
+
+def _sized(function: str, element: int, count: Callable[[Call], int]) -> Callable[[Call], Call]:
+    return lambda call: replace(call, host=(HostChange(function, BYTES, SET, element * count(call)),))
 
 
 def _maps(code: Code, own: Collection[int], call: Call) -> Iterator[LauncherChange]:
@@ -506,10 +505,10 @@ _FIXED = {"log2(e)": 1.4426950408889634, "ln(2)": 0.6931471805599453, "-1": -1.0
 
 def _scales(at: _Places, call: Call) -> Iterator[LauncherChange]:
     """Another factor in a float, or another function of one that the launcher gets."""
-    for nth in at.of_type("f32"):
-        noun, place = at.argument(nth), PARAMETER + nth
+    for nth in at.of_type("f32", "f64"):
+        noun, place, kind = at.argument(nth), PARAMETER + nth, at.parameters[nth]
         for text, factor in _FIXED.items():
-            yield from at.fixed(place, SCALE, _bits(factor), f"{noun} is times {text}")
+            yield from at.fixed(place, SCALE, _bits(factor, kind), f"{noun} is times {text}")
         if (line := at.line(place)) is None:
             continue
         known = [(name, _OF_SIZE, SCALE) for name in _integers(call)] + [
@@ -518,11 +517,11 @@ def _scales(at: _Places, call: Call) -> Iterator[LauncherChange]:
         for name, functions, how in known:
             for text, function in functions.items():
                 words = f"{noun} is {text.format(name)}"
-                yield LauncherChange(line, words, _scaled(at, place, name, function, how))
+                yield LauncherChange(line, words, _scaled(at, place, name, function, how, kind))
 
 
 def _scaled(
-    at: _Places, place: int, name: str, function: Callable[[float], float], how: int
+    at: _Places, place: int, name: str, function: Callable[[float], float], how: int, kind: str
 ) -> Callable[[Call], Call | None]:
     def change(call: Call) -> Call | None:
         try:
@@ -531,6 +530,6 @@ def _scaled(
             return None
         if not isfinite(value) or abs(value) > 3e38:
             return None
-        return replace(call, host=(at.set(place, how, _bits(value)),))
+        return replace(call, host=(at.set(place, how, _bits(value, kind)),))
 
     return change

@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import cached_property, partial
-from itertools import groupby, islice
+from itertools import islice
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,15 +46,15 @@ from grader.compile.changes import (
 )
 from grader.compile.changes import Kind as Kinds
 from grader.compile.chosen import chosen
+from grader.compile.edit_writer import Edit
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
-from grader.compile.source_edits import Edit
 from grader.content.functions import Code, all_constants_of, constants_of
 from grader.content.skeleton import skeleton_of
 from grader.content.source_file import is_helper, lines_with
 from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import Launched
 from grader.judge.case import Case, CaseKey, allowed, largest_within
-from grader.judge.lab import Lab, judged
+from grader.judge.lab import Judged, Lab, judged
 from grader.judge.launcher_changes import LauncherChange, launcher_changes, roomier
 from grader.judge.origins import lines_of_values
 from grader.judge.repair_words import Names
@@ -64,12 +64,12 @@ from grader.verdict import Clue, Kind
 
 LARGEST = 1 << 20  # bytes of PTX
 # What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
-SECONDS = 0.8
-LAUNCHER_SECONDS = 0.4  # for changes of the launcher
-SOURCE_SECONDS = 1.8  # for code that is close to the source
-WHOLE_SECONDS = 0.7  # of these, for statements as wholes
-EDIT_SECONDS = 4.0  # for edits of the source
-EDIT_RANKS = 2  # at a time: the next are tried only if those before found nothing
+SECONDS = 1.0
+LAUNCHER_SECONDS = 0.6  # for changes of the launcher
+SOURCE_SECONDS = 1.0  # for code that is close to the source
+WHOLE_SECONDS = 0.6  # of these, for statements as wholes
+EDIT_SECONDS = 2.6  # for edits of the source
+EDIT_RANKS = 2  # behind one that is right, only those of so many ranks are tried, too
 EDIT_CASES = 8  # that an edit must make right, at least: there are many, and some are right by chance
 FAR = 1000  # lines from a finding: of a line that none of its values come from
 OF_OTHER_LINE = 2  # ranks that an edit is after others, on a line that is not suspected
@@ -81,7 +81,8 @@ PAIR_SECONDS = 0.4  # for two changes at once, in either code
 FIRSTS, IMPROVED = 3, 0.75  # changes that others are tried with: how many, and what they leave of the wrong elements
 BESIDE, TWINS = 2, 4  # lines between two that are changed in the same way, and how many such pairs are tried
 PAIR_CASES = 8  # that two changes at once must make right, at least
-OF_CALL, OF_BYTE, OF_INSTRUCTION = 2.5e-3, 3.5e-8, 4e-7  # what a call, a byte of PTX and a warp instruction cost
+OF_CALL, OF_BYTE, OF_INSTRUCTION = 3.5e-3, 3.5e-8, 8e-8  # what a call, a byte of PTX and a warp instruction cost
+OF_CLOSE_CALL, OF_CLOSE_INSTRUCTION = 4e-3, 7e-8  # of code that is close to the source: most of it copies
 OF_SHARED_BYTE = 1.5e-8  # of all blocks that a call launches
 LEAST_SHARED, MOST_SHARED = 1 << 12, 1 << 20  # of a block, and of all, since not all are there at the same time
 OF_SECOND_CHOICE = 0.2  # for PTX that was made in vain
@@ -108,6 +109,11 @@ MOVED = {  # what may stand at another place -> what a race is said to lack
     "the barrier": "no barrier",
     "the wait": r"cp\.async|bulk copy|wgmma",
 }
+# What a change of a line adds to its doubt, in ranks of edits: nothing moved; only right elements did; only wrong ones.
+UNMOVED, SPOILT, MOVED_ALONE = 0.3, 0.6, 2.0
+LEAST_DOUBT, MOST_DOUBT = -4.0, 1.5
+OF_TRUSTED = 0.25  # of this: where another change of the line moved wrong elements alone
+OF_NEXT, LAST = 0.1, 9  # ranks that a change is after that of its line and rank before it, of so many
 OF_ORDER = (Kind.RACE, Kind.UNINITIALISED, Kind.DEADLOCK)  # findings that a barrier may take away
 
 _QUOTIENT = re.compile(r"(?<![\w.])(\d+) ?/ ?(\d+)(?![\w.])")
@@ -123,11 +129,12 @@ class Compiler:
     """What nvcc makes of the file once more, in a folder to write to; None where it makes nothing."""
 
     source_like: Callable[[Path], Path | None]  # PTX close to its source
-    edited: Callable[[Path, Collection[int]], tuple[Path, Sequence[Edit]] | None]  # with edits of lines, and these
+    # With edits of lines, the least doubted first, and these.
+    edited: Callable[[Path, Collection[int], Mapping[int, float]], tuple[Path, Sequence[Edit]] | None]
 
 
 @dataclass
-class _Trial:
+class Trial:
     """Calls of changed code, with a count of what they take."""
 
     lab: Lab
@@ -150,6 +157,8 @@ class _Trial:
     close: bool = False  # to the source
     wrong: int = 0  # elements that the failing case has wrong
     left: int = 0  # that the last call had wrong
+    first: Judged | None = None  # what the unchanged code gives
+    doubts: dict[int, float] = field(default_factory=dict)  # of lines, in ranks: see the function
     timed_out: bool = False  # the last call
     told: CaseKey | None = None  # the case that was wrong last, of those that confirm a change
     least: int = LEAST_RIGHT  # cases that a change must make right
@@ -157,7 +166,8 @@ class _Trial:
     constants: Mapping[str, int] = field(default_factory=dict)  # that the file names
     tried: list[Change] = field(default_factory=list)
     better: list[tuple[int, Change]] = field(default_factory=list)  # how many elements are still wrong
-    answers: set[tuple[CaseKey, bytes]] = field(default_factory=set)  # wrong ones
+    answers: dict[tuple[CaseKey, bytes], float] = field(default_factory=dict)  # wrong ones, each with its doubt
+    doubt: float = 0.0  # that the last call throws on the line that was changed
     types: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of each kernel's parameters
     launched: tuple[Launched, ...] = ()  # by the failing case
 
@@ -191,7 +201,7 @@ class _Trial:
         """A case, and its call of unchanged code."""
         if key not in self.calls:
             case = Case(self.lab.kata, self.lab.spec, key)
-            call = replace(case.call(nth=0, limits=self.lab.limits), forgive_locals=self.close)
+            call = replace(case.call(nth=0, limits=self.lab.limits), forgive_copies=self.close)
             self.calls[key] = case, call
         return self.calls[key]
 
@@ -213,7 +223,7 @@ class _Trial:
         self.ends_early = not known
         seen = {line for kernel in outcome.coverage for line, _ in kernel.lines}
         blocks = sum(prod(item.grid) * item.times * (item.smem_bytes + LEAST_SHARED) for item in outcome.launched)
-        self.of_call = OF_CALL + OF_SHARED_BYTE * min(blocks, MOST_SHARED)
+        self.of_call = (OF_CLOSE_CALL if self.close else OF_CALL) + OF_SHARED_BYTE * min(blocks, MOST_SHARED)
         self.reached = _reached(outcome)
         self.unreached = frozenset(seen - self.reached)
         launched = [kernel.launched or bool(outcome.findings) for kernel in outcome.coverage]  # it ends the call
@@ -223,19 +233,30 @@ class _Trial:
             self.types = dict(zip(names, types, strict=True))
         self.launched = outcome.launched
         if not outcome.findings:  # of calls with a finding, some give right answers all the same
-            self.answers.add((key, _bytes_of(outcome)))
+            self.answers[key, _bytes_of(outcome)] = UNMOVED
         if outcome.findings:
             kinds = {finding.kind for finding in outcome.findings}
             return self.kind in kinds or (anyhow and not kinds.isdisjoint(RUNS))
-        self.wrong = judged(case, outcome).wrong_count
+        self.first = judged(case, outcome)
+        self.wrong = self.first.wrong_count
         return (anyhow or self.kind is Kind.WRONG_ANSWER) and self.wrong > 0
+
+    @property
+    def of_instruction(self) -> float:
+        return OF_CLOSE_INSTRUCTION if self.close else OF_INSTRUCTION
+
+    def learn(self, line: int) -> None:
+        """Note what the last call says of the line that was changed."""
+        was = self.doubts.get(line, 0.0)
+        more = self.doubt * (OF_TRUSTED if was < 0 < self.doubt else 1)
+        self.doubts[line] = min(max(was + more, LEAST_DOUBT), MOST_DOUBT)
 
     def suspect(self, right: CaseKey) -> None:
         """Note the lines that a case which is right does not come to."""
         ptx = self.write(self.text.split("\n"))
         _, outcome = self.call(right, ptx, coverage=True, limits=replace(self.lab.limits, instructions=OF_OTHERS))
         ptx.unlink()
-        self.seconds -= self.of_call + OF_INSTRUCTION * outcome.executed
+        self.seconds -= self.of_call + self.of_instruction * outcome.executed
         if not outcome.findings:
             self.suspected = self.reached - _reached(outcome)
 
@@ -243,13 +264,17 @@ class _Trial:
         case, outcome = self.call(key, ptx, prepared, limits=replace(self.lab.limits, instructions=limit))
         self.timed_out = any(finding.kind == Kind.TIME_OUT for finding in outcome.findings)
         lost = limit if self.timed_out else min(limit, MOST_LOST)
-        self.seconds -= self.of_call + OF_INSTRUCTION * (outcome.executed or lost)
-        self.left = self.wrong
-        if outcome.findings or (key, (answer := _bytes_of(outcome))) in self.answers:
+        self.seconds -= self.of_call + self.of_instruction * (outcome.executed or lost)
+        self.left, self.doubt = self.wrong, 0.0
+        if outcome.findings:
             return False
-        self.left = judged(case, outcome).wrong_count
+        if (known := self.answers.get((key, (answer := _bytes_of(outcome))))) is not None:
+            self.doubt = known
+            return False
+        given = judged(case, outcome)
+        self.left, self.doubt = given.wrong_count, doubt(self.first, given)
         if self.left:
-            self.answers.add((key, answer))
+            self.answers[key, answer] = self.doubt
         return not self.left
 
     def are_right(self, cases: Sequence[CaseKey], text: Sequence[str], limit: int) -> bool:
@@ -305,6 +330,20 @@ class _Trial:
         return True
 
 
+def doubt(first: Judged | None, given: Judged) -> float:
+    """How much a change of a line speaks against it, in ranks: it turns the ``first`` outputs into others. A line is
+    at fault more often where the change moves wrong elements, and leaves right ones right."""
+    if first is None or first.case.shape != given.case.shape:
+        return 0.0
+    pairs = [*zip(first.compared, given.compared, strict=True)]
+    moves = any(
+        ((was.got != now.got) & ~((was.got != was.got) & (now.got != now.got)))[was.wrong].any() for was, now in pairs
+    )
+    spoils = any((now.wrong & ~was.wrong).any() for was, now in pairs)
+    alone = -MOVED_ALONE if any((~was.wrong).any() for was, _ in pairs) else 0.0
+    return (0.0 if spoils else alone) if moves else SPOILT if spoils else UNMOVED
+
+
 def _reached(outcome: Outcome) -> frozenset[int]:
     """The lines that calls came to since the code was loaded."""
     return frozenset(line for kernel in outcome.coverage for line, came in kernel.lines if came)
@@ -343,7 +382,7 @@ def repair(
         sandbox.load(program)
         text, source = (path.read_text(errors="replace") for path in (program.ptx, program.source))
         own, constants = _own_lines(source, skeleton_of(lab.kata)), constants_of(source)
-        trial = _Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind, constants=constants)
+        trial = Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind, constants=constants)
         if not trial.is_wrong(cases[0]):
             return
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
@@ -351,7 +390,8 @@ def repair(
         if compiler is not None and not found and kind is not Kind.LAUNCH_FAILED:
             # nvcc runs while changes of the other code are tried.
             files.coming = beside.submit(compiler.source_like, _folder(folder, "close"))
-            files.edited = partial(compiler.edited, _folder(folder, "edited"), own - _missed(trial, finding))
+            lines = own - _missed(trial, finding)
+            files.edited = partial(compiler.edited, _folder(folder, "edited"), lines, trial.doubts)
         yield from _clue(files, found, cases, own, finding)
 
 
@@ -396,23 +436,23 @@ def _zero_quotients(source: str, own: Collection[int]) -> Iterator[Clue]:
 class _Files:
     """The code that runs, and code that is close to its source."""
 
-    trial: _Trial
+    trial: Trial
     source: str
     coming: Future[Path | None] | None = None  # of the latter
     edited: Callable[[], tuple[Path, Sequence[Edit]] | None] | None = None
 
     @cached_property
-    def close(self) -> _Trial | None:
+    def close(self) -> Trial | None:
         ptx = self.coming.result() if self.coming is not None else None
         return None if ptx is None else self._trial(ptx.parent, ptx.read_text(errors="replace"), SOURCE_SECONDS)
 
-    def _trial(self, folder: Path, text: str, seconds: float) -> _Trial:
+    def _trial(self, folder: Path, text: str, seconds: float) -> Trial:
         own, constants = self.trial, constants_of(self.source)
-        one = _Trial(own.lab, own.sandbox, folder, own.name, text, own.kind, seconds, close=True, constants=constants)
-        one.suspected = own.suspected
+        one = Trial(own.lab, own.sandbox, folder, own.name, text, own.kind, seconds, close=True, constants=constants)
+        one.suspected, one.doubts = own.suspected, own.doubts
         return one
 
-    def with_edits(self) -> tuple[_Trial, list[tuple[Edit, Change]]] | None:
+    def with_edits(self) -> tuple[Trial, list[tuple[Edit, Change]]] | None:
         """Code with none of the edits of the source, and these as changes of it."""
         made = self.edited() if self.edited is not None else None
         if made is None or made[0].stat().st_size > LARGEST_EDITED:
@@ -422,7 +462,7 @@ class _Files:
         self.edits = self._trial(ptx.parent, code.text, EDIT_SECONDS - OF_CHOSEN * ptx.stat().st_size)
         return self.edits, [*code.changes]
 
-    edits: _Trial | None = None
+    edits: Trial | None = None
 
     @property
     def confirmed(self) -> int:
@@ -434,7 +474,7 @@ class _Files:
     def close_was_made(self) -> bool:
         return "close" in vars(self)
 
-    def close_that_fails(self, key: CaseKey, near: Collection[int]) -> _Trial | None:
+    def close_that_fails(self, key: CaseKey, near: Collection[int]) -> Trial | None:
         """Not such as one whose products are in flight while its registers are stored, or that ends before the lines of
         the finding."""
         if self.close is not None and self._fails is None:
@@ -512,14 +552,11 @@ def _found_edited(files: _Files, cases: Sequence[CaseKey], near: Collection[int]
         return line not in first, min((abs(line - each) for each in near), default=0) if line in behind else FAR
 
     changes.sort(key=lambda one: (rank(one), place(one)))
-    for _, group in groupby(changes, lambda one: (rank(one) + 1) // EDIT_RANKS):
-        if found := [*_right_ones(trial, [change for _, change in group], cases)]:
-            return found
-    return []
+    return [*_right_ones(trial, [change for _, change in changes], cases, [*map(rank, changes)], EDIT_RANKS)]
 
 
 def _found_whole(
-    trial: _Trial, cases: Sequence[CaseKey], source: str, own: Collection[int], finding: Finding | None
+    trial: Trial, cases: Sequence[CaseKey], source: str, own: Collection[int], finding: Finding | None
 ) -> list[Change]:
     """After a finding: what is missing between two lines, or has the wrong place; then a line that lacks a guard."""
     if finding is None:
@@ -540,7 +577,7 @@ def _found_whole(
     return found  # a barrier is often right in several places
 
 
-def _found_valued(trial: _Trial, cases: Sequence[CaseKey], source: str, own: Collection[int]) -> list[Change]:
+def _found_valued(trial: Trial, cases: Sequence[CaseKey], source: str, own: Collection[int]) -> list[Change]:
     """The constants of own lines that make all right with another value; then two lines in the other order."""
     known: list[tuple[str, int | float, int]] = [
         *((each.name, each.value, each.line) for each in all_constants_of(source) if each.value > 1),
@@ -564,7 +601,7 @@ def _lines_of(finding: Finding) -> tuple[int, ...]:
     return tuple(dict.fromkeys(line for line in (finding.line, *finding.callers, *named) if line))
 
 
-def _missed(trial: _Trial, finding: Finding | None) -> frozenset[int]:
+def _missed(trial: Trial, finding: Finding | None) -> frozenset[int]:
     """The lines that the failing case does not come to. Not those beside a finding: nvcc may merge the last lines of
     two calls of a function, and then only one of both is come to."""
     return trial.unreached - _around(_lines_of(finding) if finding is not None else ())
@@ -597,7 +634,7 @@ def _folder(parent: str, name: str) -> Path:
 
 
 def _found(
-    trial: _Trial,
+    trial: Trial,
     cases: Sequence[CaseKey],
     own: Collection[int],
     steps: Iterable[Sequence[Kinds]],
@@ -606,11 +643,9 @@ def _found(
     """The changes of the first step that has any, in the learner's own lines."""
     first = lines_behind(trial.text, trial.name, near) if near else frozenset[int]()
     for kinds in steps:
-        changes = sorted(
-            changes_of(trial.text, trial.name, kinds, own, trial.constants),
-            key=lambda change: change.line not in first and change.line not in trial.suspected,
-        )
-        if found := list(_right_ones(trial, changes, cases)):
+        changes = changes_of(trial.text, trial.name, kinds, own, trial.constants)
+        ranks = [0.0 if change.line in first or change.line in trial.suspected else OF_OTHER_LINE for change in changes]
+        if found := list(_right_ones(trial, changes, cases, ranks)):
             return found
     return []
 
@@ -636,7 +671,7 @@ def _cases(lab: Lab, failed: CaseKey) -> list[CaseKey]:
     return [failed, *sorted(keys[1:], key=lambda key: lab.spec.work(dict(key.sizes)))]  # a small one tells sooner
 
 
-def _failing(trial: _Trial, cases: Sequence[CaseKey]) -> Iterator[CaseKey]:
+def _failing(trial: Trial, cases: Sequence[CaseKey]) -> Iterator[CaseKey]:
     """More cases that fail: only such a one proves something."""
     limit = min(OF_OTHERS, trial.lab.limits.instructions)
     for key in islice((key for key in _mixed(trial.lab) if key not in cases), MIXED):
@@ -669,15 +704,41 @@ def _of_other_sizes(keys: Iterable[CaseKey]) -> list[CaseKey]:
     return [*{key.sizes: key for key in reversed([*keys])}.values()][::-1]
 
 
-def _right_ones(trial: _Trial, changes: Sequence[Change], cases: Sequence[CaseKey]) -> Iterator[Change]:
-    """The changes with which all cases are right."""
+def in_turn(trial: Trial, changes: Sequence[Change], ranks: Sequence[float]) -> Iterator[tuple[float, Change]]:
+    """The changes with their ranks, the least first, where the trial's doubts of lines count, too. Lines take turns."""
+    if trial.first is None:  # a finding: there are no wrong elements to watch
+        yield from sorted(zip(ranks, changes, strict=True), key=lambda each: each[0])
+        return
+    waiting: dict[int, list[tuple[float, int]]] = {}
+    for place, rank in sorted(enumerate(ranks), key=lambda each: (each[1], each[0])):
+        of_line = waiting.setdefault(changes[place].line, [])
+        before = sum(ranks[other] == rank for _, other in of_line[-LAST:])
+        of_line.append((rank + OF_NEXT * before, place))
+    for of_line in waiting.values():
+        of_line.reverse()
+    while waiting:
+        line = min(waiting, key=lambda line: (waiting[line][-1][0] + trial.doubts.get(line, 0.0), waiting[line][-1][1]))
+        _, place = waiting[line].pop()
+        if not waiting[line]:
+            del waiting[line]
+        yield ranks[place], changes[place]
+
+
+def _right_ones(
+    trial: Trial,
+    changes: Sequence[Change],
+    cases: Sequence[CaseKey],
+    ranks: Sequence[float] = (),
+    behind: float = float("inf"),
+) -> Iterator[Change]:
+    """The changes with which all cases are right; after the first, those whose rank is less than ``behind`` higher."""
     failed, limit = cases[0], min(OF_OTHERS, trial.lab.limits.instructions)
-    text = trial.text.split("\n")
+    text, most = trial.text.split("\n"), float("inf")
     lines: set[int] = set()
-    for change in changes:
+    for rank, change in in_turn(trial, changes, ranks or [0.0] * len(changes)):
         if trial.seconds <= 0 or len(lines) > LINES:
             return
-        if change.line in trial.unreached or trial.dropped.issuperset(change.lines):
+        if rank >= most or change.line in trial.unreached or trial.dropped.issuperset(change.lines):
             continue
         short = trial.write_short(change)
         right = trial.is_right(failed, short, trial.limit)
@@ -686,15 +747,17 @@ def _right_ones(trial: _Trial, changes: Sequence[Change], cases: Sequence[CaseKe
             right = trial.is_right(failed, short, FARTHER)
         short.unlink()
         trial.tried.append(change)
+        trial.learn(change.line)
         if trial.left <= IMPROVED * trial.wrong and trial.wrong:
             trial.better.append((trial.left, change))
         if right and trial.are_right(cases, changed := change.applied(text), limit) and trial.stays_right(changed):
             lines.add(change.line)
+            most = min(most, rank + behind)
             yield change
 
 
 def _right_launchers(
-    trial: _Trial, text: str, own: Collection[int], cases: Sequence[CaseKey]
+    trial: Trial, text: str, own: Collection[int], cases: Sequence[CaseKey]
 ) -> Iterator[LauncherChange]:
     """The changes of the launcher with which all cases are right, one for each line."""
     _, call = trial.given(cases[0])
@@ -702,7 +765,7 @@ def _right_launchers(
 
 
 def _right_calls(
-    trial: _Trial, changes: Iterable[LauncherChange], cases: Sequence[CaseKey]
+    trial: Trial, changes: Iterable[LauncherChange], cases: Sequence[CaseKey]
 ) -> Iterator[LauncherChange]:
     failed, limit = cases[0], min(OF_OTHERS, trial.lab.limits.instructions)
     _, call = trial.given(failed)
@@ -728,7 +791,7 @@ def _right_calls(
     trial.seconds = seconds
 
 
-def _right_pair(trial: _Trial, cases: Sequence[CaseKey]) -> Iterator[Change]:
+def _right_pair(trial: Trial, cases: Sequence[CaseKey]) -> Iterator[Change]:
     """Two changes with which all cases are right, where the first alone makes more elements right."""
     if trial.kind is not Kind.WRONG_ANSWER or len(cases) < PAIR_CASES:
         return

@@ -105,11 +105,11 @@ def run(
     *arguments: Buffer | int,
     seed: int = 0,
     limits: Limits = LIMITS,
-    forgive_locals: bool = False,
+    forgive_copies: bool = False,
 ) -> Outcome:
     buffers = tuple(a for a in arguments if isinstance(a, Buffer))
     scalars = tuple(Scalar(f"s{i}", "int", a) for i, a in enumerate(arguments) if isinstance(a, int))
-    return device.call(Call(launcher, buffers, scalars, seed=seed, limits=limits, forgive_locals=forgive_locals))
+    return device.call(Call(launcher, buffers, scalars, seed=seed, limits=limits, forgive_copies=forgive_copies))
 
 
 def line_of(source: Path, marker: str) -> int:

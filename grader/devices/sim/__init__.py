@@ -108,8 +108,8 @@ class SimDevice:
         engine = self._engine
         if call.card is not None:
             engine.sim_shrink_card(call.card.multiprocessors, call.card.resident, call.card.shared_bytes)
-        if call.forgive_locals:
-            engine.sim_forgive_locals()
+        if call.forgive_copies:
+            engine.sim_forgive_copies()
         for change in call.host:
             engine.sim_change_host(change.of.encode(), change.place, change.how, change.number % 2**64)
         add_watches(engine, call, addresses)

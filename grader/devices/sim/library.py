@@ -31,7 +31,7 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_begin": (None, (ctypes.c_uint64, ctypes.c_uint64)),
     "sim_shrink_card": (None, (ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64)),
     "sim_asked_card": (ctypes.c_int, ()),
-    "sim_forgive_locals": (None, ()),
+    "sim_forgive_copies": (None, ()),
     "sim_change_host": (None, (ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64)),
     "sim_add_buffer": (
         ctypes.c_uint64,

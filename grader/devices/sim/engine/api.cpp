@@ -45,10 +45,11 @@ SIM_EXPORT void sim_change_host(const char* of, u32 place, u32 how, u64 number) 
     Device::get().host_changes.add({of, place, HostChange::How(how), number});
 }
 
-// In this call, what a thread reads of its local memory may be unset: without optimisation, nvcc copies the padding of
-// structs.
-SIM_EXPORT void sim_forgive_locals() {
-    Device::get().forgive_locals();
+// In this call, what a thread reads of its local memory may be unset, and a wgmma's registers may be read and written
+// before it is waited for: without optimisation, nvcc copies the padding of structs, and keeps accumulators in memory.
+// The simulator's wgmma has its result at once, so that the answer is the same.
+SIM_EXPORT void sim_forgive_copies() {
+    Device::get().forgive_copies();
 }
 
 // Whether a launcher has asked, in this call or before, what card it is on.

@@ -449,7 +449,7 @@ void access_local(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access,
                 warp, l, FindingKind::misaligned,
                 verb(access) + std::to_string(bytes) + " bytes at " + local_place(warp, a[l], bytes, false) +
                     not_aligned(a[l], bytes));
-        if (access != Access::write && !warp.launch->forgives_locals && !all_set(shadow, bytes))
+        if (access != Access::write && !warp.launch->forgives_copies && !all_set(shadow, bytes))
             stop(
                 warp, l, FindingKind::uninitialised,
                 verb(access) + local_place(warp, a[l], bytes, false) + ", which the thread has not written");

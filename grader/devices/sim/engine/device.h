@@ -125,7 +125,7 @@ struct CallState {
     bool dead = false;             // after a hard finding nothing runs any more
     bool counting = false;
     bool tracing = false;               // Device::births
-    bool forgives_locals = false;       // see Launch
+    bool forgives_copies = false;       // see Launch
     u64 maps = 0;                       // tensor maps that were encoded
     std::vector<bool> written;          // allocations that the last launch wrote
     const void* last_stream = nullptr;  // where it was launched
@@ -151,7 +151,7 @@ class Device {
         const std::string& name, bool input, bool output, u32 itemsize, u64 bytes, u64 offset, const u8* data);
     void count() { call_.counting = true; }  // the launches of this call
     void trace() { call_.tracing = true; }   // notes births in the launches of this call
-    void forgive_locals() { call_.forgives_locals = true; }
+    void forgive_copies() { call_.forgives_copies = true; }
     u64 next_map() { return call_.maps++; }
     std::string counters() const;  // of each kernel, as a JSON list
     std::string launched() const;  // the launches of this call, as a JSON list

@@ -10,7 +10,19 @@ namespace sim {
 
 namespace {
 
-u64 changed_number(const HostChange& change, u64 given, u64 taken) {
+template <class Float>
+u64 product(u64 first, u64 second) {
+    Float value = 0, factor = 0;
+    std::memcpy(&value, &first, sizeof value);
+    std::memcpy(&factor, &second, sizeof factor);
+    value *= factor;
+    u64 bits = 0;
+    std::memcpy(&bits, &value, sizeof value);
+    return bits;
+}
+
+// A number to SCALE has so many bytes.
+u64 changed_number(const HostChange& change, u64 given, u64 taken, u32 bytes = sizeof(float)) {
     switch (change.how) {
         case HostChange::SET:
             return change.number;
@@ -23,13 +35,7 @@ u64 changed_number(const HostChange& change, u64 given, u64 taken) {
         case HostChange::SCALE:
             break;
     }
-    float value = 0, factor = 0;
-    std::memcpy(&value, &given, sizeof value);
-    std::memcpy(&factor, &change.number, sizeof factor);
-    value *= factor;
-    u64 bits = 0;
-    std::memcpy(&bits, &value, sizeof value);
-    return bits;
+    return bytes == sizeof(double) ? product<double>(given, change.number) : product<float>(given, change.number);
 }
 
 u64 number_of(const Geometry& g, u64 place) {
@@ -79,7 +85,7 @@ void HostChanges::change_parameters(const Program& program, std::vector<u8>& byt
         const Extent& e = program.parameters[nth];
         if (e.bytes > sizeof(u64) || e.offset + e.bytes > bytes.size()) continue;
         const u64 taken = number_of(program, given, change.number - HostChange::PARAMETER);
-        const u64 number = changed_number(change, number_of(program, given, nth), taken);
+        const u64 number = changed_number(change, number_of(program, given, nth), taken, u32(e.bytes));
         std::memcpy(bytes.data() + e.offset, &number, e.bytes);
     }
 }

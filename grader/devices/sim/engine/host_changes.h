@@ -20,7 +20,7 @@ struct HostChange {
         SET,       // it is `number`
         ADD,       // `number` is added
         MULTIPLY,  // it is times `number`
-        SCALE,     // a float, times the float `number`
+        SCALE,     // a float or double, times the one that `number` is
         TAKE,      // it is what the launcher gives as place `number`
     };
     std::string of;

@@ -52,11 +52,9 @@ struct Launch {
     GlobalShadow* global_shadow = nullptr;  // null: races in global memory are not looked for
     Counters* counters = nullptr;           // null: nothing is counted
     Births* births = nullptr;               // null: where nan and inf come from is not noted
-    // Reads of local memory that the thread has not written, and uses of registers that a wgmma has: nvcc without
-    // optimisation keeps variables in memory, and copies them to registers and back around each product.
-    bool forgives_locals = false;
-    Heap* heap = nullptr;    // of a kernel that calls malloc or free
-    Watch* watch = nullptr;  // null: no element is watched
+    bool forgives_copies = false;           // see sim_forgive_copies
+    Heap* heap = nullptr;                   // of a kernel that calls malloc or free
+    Watch* watch = nullptr;                 // null: no element is watched
 
     mutable std::atomic<bool> stop{false};
     mutable std::mutex mutex;

@@ -156,7 +156,7 @@ void Warpgroups::left_out(const Warp& missing, const Step& step) const {
 // ---- registers
 
 bool Warpgroups::in_use(const Warp& warp, const Row& row) {
-    return row.group > state_of(warp).done && !warp.launch->forgives_locals;
+    return row.group > state_of(warp).done && !warp.launch->forgives_copies;
 }
 
 void Warpgroups::read_row(Warp& warp, s32 row) {
@@ -196,7 +196,7 @@ void Warpgroups::use_rows(Warp& warp, const s32* rows, int accumulators, int sou
         stop(warp, warp.here, FindingKind::race, "multiplies with no wgmma.fence before the first wgmma of the warp");
     for (int i = 0; i < accumulators + sources; ++i) {
         Row& row = row_at(warp, rows[i]);
-        if (row.written && !warp.launch->forgives_locals)
+        if (row.written && !warp.launch->forgives_copies)
             stop(
                 warp, row.writer, FindingKind::race,
                 "writes a register that the wgmma on " + line(warp.here) + " uses, with no wgmma.fence between");

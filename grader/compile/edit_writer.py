@@ -1,0 +1,125 @@
+"""A .cu file -> the same file with many small edits in it, of which a variable chooses one: ``kata_edit``.
+
+nvcc makes PTX of all of them at once. Where an expression is edited, both forms stand in the text, and a condition
+takes one::
+
+    y[i] = x[(kata_edit == 3u ? (kata_t<decltype(i)>)(j) : i)];
+
+The lines of the file stay where they are.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from grader.content.functions import without_comments
+
+VARIABLE = "kata_edit"
+MOST = 1500  # edits of a file
+MOST_OF_LINE = 120
+HEAD = (
+    f"__device__ unsigned {VARIABLE};"
+    "template<class T>struct kata_v{using t=T;};template<class T>struct kata_v<T&>{using t=typename kata_v<T>::t;};"
+    "template<class T>struct kata_v<const T>{using t=T;};template<class T>using kata_t=typename kata_v<T>::t;"
+    "template<class T>__device__ inline void kata_zero(T&x){char*b=reinterpret_cast<char*>(&x);"
+    "for(int i=0;i<int(sizeof(T));++i)b[i]=0;} "
+)
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """``line`` is the file's; ``words`` say what is other than the file says. The likeliest have the least ``rank``."""
+
+    number: int
+    line: int
+    words: str
+    rank: int
+
+
+@dataclass(frozen=True)
+class Edited:
+    text: str
+    edits: tuple[Edit, ...]
+
+
+@dataclass
+class Writer:
+    """Collects edits, and the text that they add at places of the file."""
+
+    text: str
+    lines: frozenset[int]
+    doubts: Mapping[int, float]
+    edits: list[Edit] = field(default_factory=list)
+    added: list[tuple[int, int, float, int, str]] = field(default_factory=list)  # place, and what is there sooner
+    known: list[tuple[int, int]] = field(default_factory=list)  # rank and line of all edits that there are
+    chosen: frozenset[int] | None = None  # of them
+    types: dict[str, dict[str, str]] = field(default_factory=dict)  # of structs: member -> type
+    returned: dict[str, str] = field(default_factory=dict)  # by functions of the file
+
+    used: frozenset[str] = frozenset()  # names, by device functions
+
+    def __post_init__(self) -> None:
+        self.plain = _blanked(self.text)
+        self.starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
+        for match in re.finditer(r"\bstruct\s+(\w+)[^;{]*\{([^{}]*)\}", self.text):
+            self.types[match[1]] = _members(match[2])
+        for match in re.finditer(r"__device__\s+(?:__forceinline__\s+|inline\s+)*([\w:]+)\s+(\w+)\(", self.text):
+            self.returned[match[2]] = match[1]
+
+    def line_at(self, place: int) -> int:
+        return bisect_right(self.starts, place)
+
+    def choose(self) -> None:
+        """The likeliest, not too many of one line."""
+        of_line, found = Counter[int](), list[int]()
+        ranks = [rank + self.doubts.get(line, 0.0) for rank, line in self.known]
+        for number in sorted(range(len(ranks)), key=ranks.__getitem__):
+            line = self.known[number][1]
+            of_line[line] += 1
+            if line in self.lines and of_line[line] <= MOST_OF_LINE:
+                found.append(number)
+        self.chosen, self.known = frozenset(found[:MOST]), []
+
+    def new(self, place: int, words: str, rank: int) -> int:
+        """The number of a new edit; 0 where it is not one of the likeliest."""
+        line = self.line_at(place)
+        self.known.append((rank, line))
+        if self.chosen is None or len(self.known) - 1 not in self.chosen:
+            return 0
+        self.edits.append(Edit(len(self.edits) + 1, line, " ".join(words.split()), rank))
+        return len(self.edits)
+
+    def add(self, place: int, text: str, *, closes: bool, other: int | None = None) -> None:
+        """Text at a place; ``other``: where the expression that it is put around ends or begins. What is put around a
+        longer one stands further out, and a statement's before all expressions'. The later of equal ones is inside."""
+        order = len(self.added)
+        depth = float("inf") if other is None else float(other)
+        depth = -depth if not closes or other is not None else depth
+        self.added.append((place, 0 if closes else 1, depth, -order if closes else order, text))
+
+    def edited(self) -> Edited:
+        head = next((m.start() for m in re.finditer(r"^(?=\w)(?!using\b.*=)", _blanked(self.text), re.MULTILINE)), 0)
+        pieces, last = [], 0
+        for place, *_, text in sorted([(head, -1, 0.0, 0, HEAD), *self.added]):
+            pieces += [self.text[last:place], text]
+            last = place
+        return Edited("".join([*pieces, self.text[last:]]), tuple(self.edits))
+
+
+def _blanked(text: str) -> str:
+    """Without comments and directives; every place is where it was."""
+    return _DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), without_comments(text))
+
+
+def _members(body: str) -> dict[str, str]:
+    found = {}
+    for kind, names in re.findall(
+        r"(?:^|;)\s*(?:const\s+)?([A-Za-z_][\w ]*?)\s+(\w+(?:\s*,\s*\w+)*)\s*(?=;)", _blanked(body)
+    ):
+        found.update({name.strip(): kind for name in names.split(",")})
+    return found

@@ -1,0 +1,734 @@
+"""An expression of a device function -> edits of it: another name, number or operator, one term or factor more or less,
+another function, two arguments or indices exchanged."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise
+
+from grader.compile.edit_writer import VARIABLE, Writer
+from grader.compile.source_tree import ASSIGNING, WHOLE, Closure, Node, Scope, Statement, Tree, Variable
+
+MOST_NAMES = 12  # in the place of one
+LIKELY_NAMES = 4  # of them
+MOST_BUILTIN = 4  # of them such as `threadIdx.x`
+MOST_TERMS = 6  # that are added to one
+MOST_FACTORS = 6  # that one is multiplied or divided by
+MOST_PAIRS = 6  # elements of a list of which any two may be exchanged; of longer ones those that are neighbours
+LONGEST = 240  # characters of an expression that is edited as a whole
+WORD = re.compile(r"[A-Za-z_]\w*")
+_AXES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
+_FLOATING = {"float", "double"}
+_OTHER_SIGNS = {
+    "+": ("-", "*"),
+    "-": ("+",),
+    "*": ("+", "/"),
+    "/": ("*", "%"),
+    "%": ("/",),
+    "<": ("<=", ">", ">="),
+    "<=": ("<", ">=", ">"),
+    ">": (">=", "<", "<="),
+    ">=": (">", "<=", "<"),
+    "==": ("!=",),
+    "!=": ("==",),
+    "&&": ("||",),
+    "||": ("&&",),
+    "^": ("|", "&"),
+    "|": ("&", "^"),
+    "&": ("|", "^"),
+    "<<": (">>",),
+    ">>": ("<<",),
+}
+_COMPARING = ("<", "<=", ">", ">=", "==", "!=")
+_OTHER_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "expf": ("exp2f",),
+    "__expf": ("exp2f",),
+    "exp2f": ("expf",),
+    "logf": ("log2f", "log10f"),
+    "__logf": ("__log2f",),
+    "log2f": ("logf",),
+    "__log2f": ("__logf",),
+    "log10f": ("logf",),
+    "sqrtf": ("rsqrtf",),
+    "rsqrtf": ("sqrtf",),
+    "min": ("max",),
+    "max": ("min",),
+    "fminf": ("fmaxf",),
+    "fmaxf": ("fminf",),
+    "floorf": ("ceilf", "rintf"),
+    "ceilf": ("floorf",),
+    "rintf": ("floorf", "roundf"),
+    "roundf": ("rintf",),
+    "expm1f": ("expf",),
+    "log1pf": ("logf",),
+}
+_BUILTIN = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\.[xyz]\b")
+_VECTOR = re.compile(r"(float|double|int|uint|short|ushort|char|uchar)([234])$")
+
+
+class Expressions(ABC):
+    """Goes over the expressions of a function, and gives them to the writer with their edits."""
+
+    def __init__(self, writer: Writer, tree: Tree) -> None:
+        self.writer, self.tree, self.text = writer, tree, writer.text
+        self.plain = writer.plain
+        self.is_head = False  # of a loop: there another variable often ends nothing
+        self.is_index = False
+        body = self.plain[tree.body.begin : tree.body.end]
+        self.builtin = [*dict.fromkeys(["blockDim.x", *_BUILTIN.findall(body)])][:MOST_BUILTIN]
+        self.given = {  # name -> the builtin variable that its value has, or the first of several
+            found[1]: found[2] for found in re.finditer(rf"\b(\w+)\s*=[^;=]*?({_BUILTIN.pattern})", body)
+        }
+        self.used = Counter(WORD.findall(body))
+        self.forgotten = {  # constants that no device function uses, although the file has them for some purpose
+            each.name
+            for each in tree.body.scope or ()
+            if each.is_fixed and each not in tree.parameters and each.name not in writer.used
+        }
+        self.divisors = {*re.findall(r"[/%]\s*([A-Za-z_]\w*)", body)}
+
+    def of(self, node: Node | Statement) -> str:
+        """Its text in one line, without comments and directives: what is added adds no line to the file."""
+        return " ".join(self.plain[node.begin : node.end].split())
+
+    @abstractmethod
+    def statement(self, one: Statement) -> None:
+        """All edits of a statement: a lambda has some."""
+
+    def root(self, node: Node, *, is_condition: bool = False) -> None:
+        """An expression, with all that is in it."""
+        if is_condition:
+            own = self.of(node)
+            self._wrap(
+                node, [(f"`{own}` holds always", "true", 9), (f"`{own}` is `!({own})`", f"!({own})", 6)], cast=False
+            )
+        self.node(node)
+
+    def node(self, node: Node, *, is_set: bool = False) -> None:
+        """``is_set``: it stands for a place, which is written."""
+        kind = node.kind
+        if isinstance(node, Closure) and node.body is not None:
+            self.statement(node.body)
+        elif kind == "name":
+            self._name(node, is_set=is_set)
+        elif kind == "number":
+            self._number(node)
+        elif kind == "binary":
+            self._binary(node)
+        elif kind == "choice":
+            self._choice(node)
+        elif kind in ("call", "list", "index", "member"):
+            getattr(self, f"_{kind}")(node, is_set=is_set)
+        elif kind == "unary":
+            self._unary(node, is_set=is_set)
+        elif kind == "after":
+            pass
+        else:
+            for part in node.parts:
+                self.node(part, is_set=is_set)
+
+    def _wrap(self, node: Node, alternatives: Sequence[tuple[str, str, int]], *, cast: bool = True) -> None:
+        """An expression, or one of others of its type."""
+        own = self.of(node)
+        if len(own) > LONGEST or (cast and "[&" in own):
+            return
+        kind = f"(kata_t<decltype({own})>)" if cast else ""
+        chosen = [
+            (number, text)
+            for words, text, rank in alternatives
+            if text != own and (number := self.writer.new(node.begin, words, rank))
+        ]
+        if chosen:
+            *firsts, (_, last) = chosen
+            ways = "".join(f"{VARIABLE}=={number}u?{kind}({text}):" for number, text in firsts)
+            self._around(node, f"({any_of(chosen)}?({ways}{kind}({last})):", ")")
+
+    def _around(self, node: Node, before: str, behind: str) -> None:
+        self.writer.add(node.begin, before, closes=False, other=node.end)
+        self.writer.add(node.end, behind, closes=True, other=node.begin)
+
+    def _exchange(self, first: Node, second: Node, rank: int, words: str = "", *, cast: bool = True) -> None:
+        one, other = self.of(first), self.of(second)
+        if one == other or len(one) + len(other) > LONGEST or "[&" in one + other:
+            return
+        if not self._may_edit((first, second)):
+            return
+        number = self.writer.new(first.begin, words or f"`{one}` and `{other}` are exchanged", rank)
+        for node, own, text in ((first, one, other), (second, other, one)) if number else ():
+            kind = f"(kata_t<decltype({own})>)" if cast else ""
+            self._around(node, f"({VARIABLE}=={number}u?{kind}({text}):", ")")
+
+    def _may_edit(self, nodes: Sequence[Node]) -> bool:
+        """Whether all of them are on lines that are edited."""
+        return all(self.writer.line_at(node.begin) in self.writer.lines for node in nodes)
+
+    def _name(self, node: Node, *, is_set: bool) -> None:
+        own = found_in(node.scope, node.sign)
+        if own is None:
+            if node.sign in ("INFINITY", "FLT_MAX"):
+                self._wrap(node, [(f"`{node.sign}` is `{text}`", text, 4) for text in ("0.0f", f"(-{node.sign})")])
+            return
+        others = self._others(own, node, is_set=is_set)
+        ways = [(f"`{own.name}` is `{name}`", name, rank) for name, rank in others]
+        self._wrap(node, ways, cast=kind_of(own) in ("whole", "floating") and not is_set)
+
+    def _others(self, own: Variable, node: Node, *, is_set: bool = False) -> list[tuple[str, int]]:
+        """What may stand in the place of a variable, the likeliest first, each with its rank."""
+        kind = kind_of(own)
+        others = [each for each in node.scope or () if each.name != own.name and kind_of(each) == kind]
+        if kind not in ("whole", "floating"):
+            shape = (own.type, own.dims, own.is_const)
+            return [(each.name, 3) for each in others if (each.type, each.dims, each.is_const) == shape][:MOST_NAMES]
+        if is_set:
+            same = [each.name for each in others if each.type == own.type and not each.is_const and not each.is_fixed]
+            return [(name, 7 if kind == "floating" else 3) for name in same[:MOST_NAMES]]
+        others.sort(
+            key=lambda each: (
+                not is_alike(each.name, own.name),
+                each.is_fixed != own.is_fixed,
+                each.name not in self.forgotten,
+                not self.used[each.name],
+                abs(each.at - own.at),
+            )
+        )
+        found = [
+            (each.name, self._rank_of(each, own) + (place >= LIKELY_NAMES))
+            for place, each in enumerate(others[:MOST_NAMES])
+        ]
+        if kind == "whole":
+            sizes = [each for each in self.builtin if "Dim." in each]
+            rank = 2 if own.is_fixed and self.used[own.name] == 1 else 4
+            found += [(each, rank) for each in (sizes if own.is_fixed else self.builtin)]
+        return found
+
+    def _rank_of(self, one: Variable, own: Variable) -> int:
+        """The rank of one variable in the place of another of its kind."""
+        if kind_of(own) == "floating":
+            return 5 if is_alike(one.name, own.name) else 7
+        if is_alike(one.name, own.name) and not self.is_head:
+            return 2
+        if own.is_fixed and one.name in self.forgotten:
+            return 2
+        if own.is_fixed and self.used[own.name] == 1 and self.used[one.name] and one.is_fixed:
+            return 2  # that the function does not use elsewhere
+        return 4 if own.is_fixed or one.is_fixed or self.is_head else 3
+
+    def _number(self, node: Node) -> None:
+        text = node.sign
+        if re.fullmatch(r"\d+", text):
+            value = int(text)
+            others = [2 * value, value // 2]
+            others = [value + 1, value - 1, *others, 0, 1, 2, 4, 8, 16, 32] if value <= 64 else others
+            named = [
+                each.name for each in node.scope or () if each.is_fixed == (value > 1) and kind_of(each) == "whole"
+            ]
+            chosen = [*dict.fromkeys(str(each) for each in others if each >= 0), *named[:MOST_TERMS]]
+            ways = [(f"`{text}` is `{each}`", each, 4 if place < 4 else 6) for place, each in enumerate(chosen)]
+            self._wrap(node, ways)
+        elif text.endswith(("f", "F")) and not text.startswith("0x"):
+            reals = ["0.0f", "1.0f", "-1.0f", f"(2.0f * {text})", f"(0.5f * {text})", "(-1.0f / 0.0f)"]
+            named = [each.name for each in node.scope or () if kind_of(each) == "floating"]
+            chosen = [*reals, *named[:MOST_TERMS]]
+            self._wrap(node, [(f"`{text}` is `{each.strip('()')}`", each, 5) for each in chosen])
+
+    def _unary(self, node: Node, *, is_set: bool) -> None:
+        part = node.parts[0]
+        if node.sign in ("++", "--"):
+            return
+        if node.sign in ("-", "!") and self.type_of(node, node.scope) in ("whole", "floating"):
+            self._wrap(node, [(f"`{self.of(node)}` is `{self.of(part)}`", self.of(part), 6)])
+        self.node(part, is_set=is_set or node.sign == "&")
+
+    def _choice(self, node: Node) -> None:
+        condition, first, _ = node.parts
+        text = self.of(condition)
+        if number := self.writer.new(condition.begin, f"`{text}` is `!({text})`", 5):
+            self._around(condition, f"(({VARIABLE}=={number}u)!=bool(", "))")
+        if number := self.writer.new(condition.begin, f"`{shortened(self.of(node))}` is always `{self.of(first)}`", 9):
+            self._around(condition, f"({VARIABLE}=={number}u||", ")")
+        for part in node.parts:
+            self.node(part)
+
+    def _binary(self, node: Node) -> None:
+        left, right = node.parts
+        if node.sign in ASSIGNING:
+            self.node(left, is_set=True)
+            self.root_value(right)
+            return
+        kinds = {self.type_of(left, node.scope), self.type_of(right, node.scope)}
+        if kinds <= {"whole", "floating", "truth"}:
+            self._wrap(node, [*self._operators(node, is_whole=kinds == {"whole"})])
+        if node.sign in ("+", "-"):
+            for part in (left, right):
+                if not is_sum(part):
+                    self._scaled(part)
+        elif node.sign in ("*", "/", "%") and kinds == {"whole"} and left.kind in ("name", "member", "index", "group"):
+            self._wrap(left, [*self._remainders(left, 3 if node.sign == "/" else 4)])
+        elif node.sign in ("&&", "||") and all(
+            part.kind == "binary" and part.sign in _COMPARING for part in node.parts
+        ):
+            self._exchange(left.parts[1], right.parts[1], 2)
+        self.node(left)
+        self.node(right)
+
+    def _operators(self, node: Node, *, is_whole: bool) -> Iterator[tuple[str, str, int]]:
+        left, right = map(self.of, node.parts)
+        own, sign = shortened(self.of(node)), node.sign
+        for other in _OTHER_SIGNS.get(sign, ()):
+            if is_whole or other not in ("%", "|", "&", "<<", ">>"):
+                likely = sign in _COMPARING and other in (f"{sign}=", sign.rstrip("="))
+                words = (
+                    f"`{own}` has `{other}` in the place of `{sign}`"
+                    if len(node.parts[0].parts)
+                    else f"`{own}` is `{left} {other} {right}`"
+                )
+                yield words, f"({left}) {other} ({right})", 1 if likely else 5
+        yield from self._other_forms(node, is_whole=is_whole)
+        if sign == "+" and is_whole:
+            yield from self._transposed(node)
+        if sign == "-":
+            yield f"`{own}` is `{right} - {left}`", f"({right}) - ({left})", 5
+        if sign == "/" and is_whole:
+            yield f"`{own}` is `{own} * {right}`", f"({left}) / ({right}) * ({right})", 5
+            is_count = node.parts[1].kind != "number" and not _BUILTIN.search(left)
+            yield f"`{own}` is rounded up", f"(({left}) + ({right}) - 1) / ({right})", 2 if is_count else 3
+        if is_whole and sign not in _COMPARING and all(part.kind in ("name", "number") for part in node.parts):
+            names = [each.name for each in node.scope or () if kind_of(each) == "whole" and not each.is_fixed]
+            yield from ((f"`{own}` is `{name}`", name, 6) for name in names[:MOST_TERMS] if name not in (left, right))
+        if sign not in _COMPARING:
+            rank = 4 if sign in ("+", "-") and node.parts[1].kind == "number" else 6
+            yield f"`{own}` is `{shortened(left)}` alone", left, rank
+        if sign not in (*_COMPARING, "/", "%", "-", "<<", ">>"):
+            yield f"`{own}` is `{shortened(right)}` alone", right, 6
+        first = node.parts[0]
+        if sign == "*" and first.kind == "binary" and first.sign in ("/", "%", "+", "-"):
+            one, other = map(self.of, first.parts)
+            yield (
+                f"`{own}` is `{one} {first.sign} ({other} * {right})`",
+                f"({one}) {first.sign} (({other}) * ({right}))",
+                6,
+            )
+
+    def _other_forms(self, node: Node, *, is_whole: bool) -> Iterator[tuple[str, str, int]]:
+        """One term more, a factor on the other side of a comparison, or a logarithm that was taken for a sum."""
+        left, right = map(self.of, node.parts)
+        own, sign = shortened(self.of(node)), node.sign
+        if sign in ("+", "-") and not is_whole:
+            names = [each.name for each in node.scope or () if kind_of(each) == "floating"]
+            near = [name for name in names if self.is_near(node, name) and name not in WORD.findall(self.of(node))]
+            yield from ((f"`{own}` is `{own} - {name}`", f"({left} {sign} {right}) - {name}", 6) for name in near[:3])
+        if sign in _COMPARING and (product := _ungrouped(node.parts[0])).kind == "binary" and product.sign == "*":
+            one, other = map(self.of, product.parts)
+            yield f"`{own}` is `{one} {sign} {right} / {other}`", f"({one}) {sign} ({right}) / ({other})", 4
+        called = node.parts[0]
+        if sign == "/" and called.kind == "call" and "exp" in called.sign and len(called.parts) == 1:
+            given = f"{called.sign}({self.of(called.parts[0])} - {right})"
+            yield f"`{own}` is `{given}`", given, 4
+
+    def _transposed(self, node: Node) -> Iterator[tuple[str, str, int]]:
+        """``row * cols + col`` is ``col * rows + row``: the matrix is stored the other way round."""
+        product, last = map(_ungrouped, node.parts)
+        if product.kind != "binary" or product.sign != "*" or last.kind not in ("name", "member"):
+            return
+        first, pitch, behind = (self.of(each) for each in (*product.parts, last))
+        for size in dict.fromkeys([*self._sizes(node), *self._constants(node), pitch]):
+            text = f"{behind} * {size} + {first}"
+            yield f"`{shortened(self.of(node))}` is `{shortened(text)}`", f"({behind}) * ({size}) + ({first})", 3
+
+    def _constants(self, node: Node) -> list[str]:
+        """Those that are near, then all others that the function uses; not those that the expression has."""
+        names = {*WORD.findall(self.of(node))}
+        found = [each for each in node.scope or () if each.is_fixed and each.name not in names and self.used[each.name]]
+        found.sort(key=lambda each: not self.is_near(node, each.name))
+        return [each.name for each in found if kind_of(each) == "whole"][:MOST_FACTORS]
+
+    def _sizes(self, node: Node) -> list[str]:
+        """Whole numbers that it divides by, then those that it is given, each time the nearest first."""
+        names = {*WORD.findall(self.of(node))}
+        given = {each.name for each in self.tree.parameters}
+        visible = [each for each in node.scope or () if kind_of(each) == "whole" and not each.is_fixed]
+        found = [each.name for each in visible if each.name in self.divisors or each.name in given]
+        found.sort(key=lambda name: (name not in self.divisors, not self.is_near(node, name)))
+        return [name for name in found if name not in names][:MOST_FACTORS]
+
+    def _scaled(self, node: Node) -> None:
+        """A term, with one factor or divisor more. A stride is most often missing in an index."""
+        kind = self.type_of(node, node.scope)
+        own = self.of(node)
+        short = shortened(own)
+        if kind == "floating" and node.kind in ("name", "member", "call", "index"):
+            ways = [
+                (f"`{short}` is `{short} {by} {size}`", f"{own} {by} {size}", 5 if node.kind == "call" else 6)
+                for size in self._sizes(node)[:3]
+                for by in ("/", "*")
+            ]
+            self._wrap(node, ways)
+        elif kind == "whole" and node.kind != "number":
+            inner = own if node.kind != "choice" and not is_sum(node) and node.kind != "binary" else f"({own})"
+            inner = own if node.kind == "binary" and node.sign == "*" else inner
+            likely = 3 if self.is_index else 4
+            factors = [(name, likely) for name in [*self._constants(node)[:3], "2"]]
+            factors += [(name, 4) for name in self._constants(node)[3:]]
+            factors += [(name, 6) for name in self._sizes(node)[:3]]
+            ways = [
+                (f"`{short}` is `{shortened(inner)} * {name}`", f"{inner} * {name}", rank) for name, rank in factors
+            ]
+            simple = node.kind in ("name", "member", "index", "group")
+            self._wrap(node, [*ways, *(self._remainders(node) if simple else ())])
+
+    def _remainders(self, node: Node, rank: int = 4) -> Iterator[tuple[str, str, int]]:
+        own = self.of(node)
+        sizes, constants = self._sizes(node)[:3], self._constants(node)
+        for place, name in enumerate([*constants[:3], *sizes, *constants[3:]]):
+            yield f"`{shortened(own)}` is `{shortened(own)} % {name}`", f"{own} % {name}", rank if place < 6 else 6
+            yield f"`{shortened(own)}` is `{shortened(own)} / {name}`", f"{own} / {name}", 6
+
+    def is_near(self, node: Node, name: str) -> bool:
+        """Whether a name stands on one of the lines around an expression."""
+        line = self.writer.line_at(node.begin)
+        starts = self.writer.starts
+        around = self.text[starts[max(line - 3, 0)] : starts[min(line + 2, len(starts) - 1)]]
+        return name in WORD.findall(around)
+
+    def elements(self, node: Node) -> list[str]:
+        """The elements that the file reads of arrays of whole numbers which the function is given."""
+        given = {
+            each.name
+            for each in self.tree.parameters
+            if "*" in each.type and _plain(each.type.replace("*", "")) == "whole"
+        }
+        known = {each.name for each in node.scope or ()}
+        found = [
+            f"{name}[{index}]" for name in sorted(given) for index in re.findall(rf"\b{name}\[([^\[\]]+)\]", self.text)
+        ]
+        found = [each for each in dict.fromkeys(found) if {*re.findall(r"(?<![\w.])[A-Za-z_]\w*", each)} <= known]
+        return found[:2]
+
+    def root_value(self, node: Node) -> None:
+        """A value that is kept, given to a function or an index: one more or less, or with one more term."""
+        if self.type_of(node, node.scope) == "whole" and node.kind != "number":
+            own = self.of(node)
+            ways = [(f"`{shortened(own)}` is `{shortened(own)} {by}`", f"{own} {by}", 5) for by in ("+ 1", "- 1")]
+            names = {*WORD.findall(own)}
+            others = [
+                each
+                for each in node.scope or ()
+                if kind_of(each) == "whole" and each.name not in names and not each.is_fixed
+            ]
+            fixed = [
+                each
+                for each in node.scope or ()
+                if each.is_fixed and self.is_near(node, each.name) and each.name not in names
+            ]
+            for each in [*others[:MOST_TERMS], *fixed[:MOST_TERMS]]:
+                ways += [(f"`{shortened(own)}` is `{shortened(own)} + {each.name}`", f"{own} + {each.name}", 8)]
+            ways += [(f"`{shortened(own)}` is `{each}`", each, 6) for each in self.elements(node) if each != own]
+            if node.kind == "name":
+                ways += [
+                    (f"`{own}` is `{size} - 1 - {own}`", f"{size} - 1 - {own}", 4) for size in self._sizes(node)[:2]
+                ]
+            if node.kind == "member":
+                ways += [(f"`{own}` is `{own} + {each}`", f"{own} + {each}", 3) for each in self._beside(node)]
+            self._wrap(node, ways)
+            if not is_sum(node):
+                self._scaled(node)
+        self.node(node)
+
+    def _call(self, node: Node, *, is_set: bool) -> None:
+        parts = node.parts
+        if node.sign not in ("printf", "assert", "sizeof"):
+            if not node.sign.startswith("__shfl"):  # of a lane's number in the place of a value much is right by chance
+                self._pairs(parts, is_kept=self._takes_places(node))
+            self._without_call(node)
+            self._other_function(node)
+        for part in parts:
+            if re.match(r"(?:reinterpret|const)_cast<", node.sign) or (
+                part.kind != "name" and self._takes_places(node) and part.kind in ("index", "member")
+            ):
+                self.node(part, is_set=True)
+            elif (
+                part.kind == "name"
+                and kind_of(found_in(part.scope, part.sign)) in ("whole", "floating")
+                and node.sign in self.writer.returned
+            ):
+                self.node(part)
+            elif part.kind in ("binary", "call", "name"):
+                self.root_value(part)
+            else:
+                self.node(part)
+
+    def _takes_places(self, node: Node) -> bool:
+        """Whether a function of the file may change what it is given."""
+        name = re.escape(node.sign.partition("<")[0])
+        heads = re.findall(rf"\b{name}\(([^;{{}}]*)\)\s*{{", self.text)
+        return any(re.search(r"(?<!const )\b(?!const\b)\w+\s*&\s*\w|\(&", head) for head in heads)
+
+    def _without_call(self, node: Node) -> None:
+        """One of its arguments alone, as of a function that gives the place of an element."""
+        if self.type_of(node, node.scope) == "whole" and len(node.parts) > 1:
+            own = shortened(self.of(node))
+            ways = [(f"`{own}` is `{self.of(part)}` alone", self.of(part), 2) for part in node.parts]
+            self._wrap(
+                node,
+                [way for way, part in zip(ways, node.parts, strict=True) if self.type_of(part, node.scope) == "whole"],
+            )
+
+    def _other_function(self, node: Node) -> None:
+        given = ", ".join(map(self.of, node.parts))
+        others = _OTHER_FUNCTIONS.get(node.sign, ())
+        self._wrap(node, [(f"`{node.sign}` is `{other}`", f"{other}({given})", 3) for other in others])
+
+    def _list(self, node: Node, *, is_set: bool) -> None:
+        self._pairs(node.parts)
+        for part in node.parts:
+            if part.kind != "number":
+                self.node(part)
+
+    def _pairs(self, parts: Sequence[Node], *, is_kept: bool = False) -> None:
+        """``is_kept``: a place stays one."""
+        pairs = combinations(parts, 2) if len(parts) <= MOST_PAIRS else pairwise(parts)
+        for first, second in pairs:
+            if first.kind == second.kind == "number":
+                continue
+            kind = self.type_of(first, first.scope)
+            if kind != self.type_of(second, second.scope):
+                kind = ""
+            if kind in ("whole", "floating"):
+                places = [each.kind in ("index", "member") for each in (first, second)]
+                if all(places) or not (any(places) and is_kept):
+                    self._exchange(first, second, 1, cast=not all(places))
+            elif kind[7:] in self.writer.types or (first.kind == "index" and _base(first) == _base(second)):
+                self._exchange(first, second, 1)
+
+    def _index(self, node: Node, *, is_set: bool) -> None:
+        chain = chain_of(node)
+        if not is_set and self.type_of(node, node.scope) == "floating":
+            names = [each.name for each in node.scope or () if kind_of(each) == "floating"]
+            self._wrap(node, [(f"`{self.of(node)}` is `{each}`", each, 6) for each in names[:MOST_TERMS]], cast=False)
+        for first, second in pairwise(chain[1:]):
+            if "whole" == self.type_of(first, node.scope) == self.type_of(second, node.scope):
+                self._exchange(first, second, 1)
+        for place, part in enumerate(chain[1:], 1):
+            if part.kind != "number":
+                self._permuted(part, chain[place - 1] if place > 1 else None)
+            was, self.is_index = self.is_index, True
+            self.root_value(part)
+            self.is_index = was
+        self.node(chain[0], is_set=True)
+
+    def _permuted(self, node: Node, row: Node | None) -> None:
+        """The same column at the place where the file permutes others: by a function of row and column, or ``^``."""
+        if row is None:
+            return
+        own, line = self.of(node), self.of(row)
+        for name, kind in self.writer.returned.items():
+            if kind == "int" and f"{name}(" in self.text and name not in own:
+                heads = dict.fromkeys(re.findall(rf"(?<!int )\b{name}(?:<[\w, ]*>)?(?=\()", self.text))
+                fixed = {each.name for each in node.scope or () if each.is_fixed}
+                for head in [each for each in heads if {*WORD.findall(each)} <= {name, *fixed}][:2]:
+                    words = f"`{own}` is `{head}({line}, {own})`"
+                    if _takes_two(self.text, name):
+                        self._wrap(node, [(words, f"{head}({line}, {own})", 2)])
+        if "^" not in own and re.search(r"\^", self.text):
+            self._wrap(node, [(f"`{own}` is `{own} ^ {line}`", f"({own}) ^ ({line})", 2)])
+
+    def _member(self, node: Node, *, is_set: bool) -> None:
+        base = self.of(node.parts[0])
+        if base in _AXES:
+            others = [(base, axis) for axis in "xyz" if axis != node.sign]
+            others += [
+                (
+                    {"threadIdx": "blockIdx", "blockIdx": "threadIdx", "blockDim": "gridDim", "gridDim": "blockDim"}[
+                        base
+                    ],
+                    node.sign,
+                )
+            ]
+            ways = [
+                (
+                    f"`{base}.{node.sign}` is `{one}.{axis}`",
+                    f"{one}.{axis}",
+                    3 if one != base or f"{one}.{axis}" in self.text else 6,
+                )
+                for one, axis in others
+            ]
+            for name in self._instead_of_builtin(node, base):
+                rank = 2 if self.given.get(name, "").startswith(base) else 3
+                ways.append((f"`{base}.{node.sign}` is `{name}`", name, rank))
+            self._wrap(node, ways)
+            return
+        if self.text[node.begin : node.end].rstrip().endswith(")"):
+            return
+        members = self._members_of(node.parts[0], node.scope)
+        same = [name for name, kind in members.items() if name != node.sign and kind == members.get(node.sign)]
+        joint = "->" if "->" in self.text[node.parts[0].end : node.end] else "."
+        ways = [(f"`{base}.{node.sign}` is `{base}.{name}`", f"{base}{joint}{name}", 4) for name in same]
+        self._wrap(node, ways, cast=False)
+        self.node(node.parts[0], is_set=True)
+
+    def _instead_of_builtin(self, node: Node, base: str) -> list[str]:
+        """The file's own number of a thread or block, or a size."""
+        visible = [each for each in node.scope or () if kind_of(each) == "whole"]
+        if base in ("threadIdx", "blockIdx"):
+            own = [each.name for each in visible if each.name in self.given]
+            return sorted(own, key=lambda name: not self.given[name].startswith(base))[:MOST_NAMES]
+        fixed = [each.name for each in visible if each.is_fixed and self.used[each.name]]
+        return [*self._sizes(node), *sorted(fixed, key=lambda name: not self.is_near(node, name))][:MOST_NAMES]
+
+    def _beside(self, node: Node) -> list[str]:
+        """The other members of the same type."""
+        base = self.of(node.parts[0])
+        if base in _AXES:
+            return []
+        members = self._members_of(node.parts[0], node.scope)
+        joint = "->" if "->" in self.text[node.parts[0].end : node.end] else "."
+        same = [name for name, kind in members.items() if name != node.sign and _plain(kind) == "whole"]
+        return [f"{base}{joint}{name}" for name in same[:MOST_TERMS]]
+
+    def _members_of(self, node: Node, scope: Scope | None) -> dict[str, str]:
+        kind = self.type_of(node, scope)
+        if kind.startswith("struct ") and (vector := _VECTOR.match(kind[7:])):
+            return {axis: vector[1] for axis in "xyzw"[: int(vector[2])]}
+        return self.writer.types.get(kind[7:], {}) if kind.startswith("struct ") else {}
+
+    # -- types --------------------------------------------------------------------------------------------------------
+
+    def type_of(self, node: Node, scope: Scope | None) -> str:
+        """``whole``, ``floating``, ``truth``, ``struct`` and its name, or nothing where it is not known."""
+        kind = node.kind
+        if kind == "number":
+            return "floating" if re.search(r"[.fF]|\d[eE]", node.sign) and not node.sign.startswith("0x") else "whole"
+        if kind == "name":
+            own = found_in(scope, node.sign)
+            return (
+                kind_of(own)
+                if own is not None and not own.dims
+                else "floating"
+                if node.sign in ("INFINITY", "FLT_MAX")
+                else ""
+            )
+        if kind in ("group", "unary"):
+            if node.sign == "cast" or node.sign in ("*", "&"):
+                return ""
+            return "truth" if node.sign == "!" else self.type_of(node.parts[0], scope)
+        if kind == "binary":
+            return self._type_of_binary(node, scope)
+        if kind == "choice":
+            first, second = (self.type_of(part, scope) for part in node.parts[1:])
+            return first if first == second else ""
+        if kind == "member":
+            return self._type_of_member(node, scope)
+        if kind == "index":
+            return self._type_of_index(node, scope)
+        return self._type_of_call(node, scope) if kind in ("call", "opaque") else ""
+
+    def _type_of_binary(self, node: Node, scope: Scope | None) -> str:
+        kinds = {self.type_of(part, scope) for part in node.parts}
+        if node.sign in (*_COMPARING, "&&", "||"):
+            return "truth"
+        if not kinds <= {"whole", "floating", "truth"}:
+            return ""
+        return "floating" if "floating" in kinds else "whole"
+
+    def _type_of_member(self, node: Node, scope: Scope | None) -> str:
+        if self.of(node.parts[0]) in _AXES:
+            return "whole"
+        return _plain(self._members_of(node.parts[0], scope).get(node.sign, ""))
+
+    def _type_of_index(self, node: Node, scope: Scope | None) -> str:
+        chain = chain_of(node)
+        own = found_in(scope, chain[0].sign) if chain[0].kind == "name" else None
+        if own is None:
+            return ""
+        depth = own.dims.count("[") + own.type.count("*")
+        return _plain(own.type.replace("*", "").replace("const ", "").strip()) if depth == len(chain) - 1 else ""
+
+    def _type_of_call(self, node: Node, scope: Scope | None) -> str:
+        name = node.sign.rstrip("{")
+        if match := re.match(r"(?:static_cast<(.*)>|(int64_t|int|unsigned|float|size_t))$", name):
+            return _plain(match[1] or match[2])
+        if name in self.writer.returned:
+            return _plain(self.writer.returned[name])
+        if name.partition("<")[0] in self.writer.returned:
+            return _plain(self.writer.returned[name.partition("<")[0]])
+        if (
+            name in ("min", "max", "__shfl_xor_sync", "__shfl_down_sync", "__shfl_up_sync", "__shfl_sync")
+            and node.parts
+        ):
+            return self.type_of(node.parts[1 if name.startswith("__") and len(node.parts) > 1 else 0], scope)
+        if re.fullmatch(
+            r"(?:__)?(?:exp|exp2|log|log2|sqrt|rsqrt|fmax|fmin|fma|tanh|fabs)f|__half2float|__bfloat162float", name
+        ):
+            return "floating"
+        return "whole" if node.kind == "opaque" and name in ("sizeof", "int64_t") else ""
+
+
+def any_of(chosen: Sequence[tuple[int, str]]) -> str:
+    """Whether one of edits, whose numbers follow each other, is chosen."""
+    if len(chosen) == 1:
+        return f"{VARIABLE}=={chosen[0][0]}u"
+    return f"{VARIABLE}-{chosen[0][0]}u<{len(chosen)}u"
+
+
+def shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def found_in(scope: Scope | None, name: str) -> Variable | None:
+    return next((each for each in scope or () if each.name == name), None)
+
+
+def _plain(kind: str) -> str:
+    kind = kind.replace("const ", "").strip()
+    if kind in WHOLE:
+        return "whole"
+    if kind in _FLOATING:
+        return "floating"
+    return "truth" if kind == "bool" else f"struct {kind}" if re.fullmatch(r"\w+", kind) else ""
+
+
+def kind_of(one: Variable | None) -> str:
+    """``whole`` or ``floating`` for what is one number."""
+    if one is None or one.dims or "*" in one.type or one.type == "auto":
+        return ""
+    return _plain(one.type)
+
+
+def chain_of(node: Node) -> list[Node]:
+    """``a[i][j]`` -> a, i, j"""
+    found: list[Node] = []
+    while node.kind == "index":
+        found.append(node.parts[1])
+        node = node.parts[0]
+    return [node, *found[::-1]]
+
+
+def _ungrouped(node: Node) -> Node:
+    """What stands in parentheses."""
+    return _ungrouped(node.parts[0]) if node.kind == "group" else node
+
+
+def is_sum(node: Node) -> bool:
+    return node.kind == "binary" and node.sign in ("+", "-")
+
+
+def is_alike(one: str, other: str) -> bool:
+    """Whether two names differ little: in case, one letter or one part; ``OH`` and ``OW``, ``off_q`` and ``off_kv``."""
+    if one.lower() == other.lower() or len(one) == len(other) <= 2:
+        return True
+    if min(len(one), len(other)) > 1 and (one.startswith(other) or other.startswith(one)):
+        return True
+    parts = [each.split("_") for each in (one, other)]
+    return len(parts[0]) == len(parts[1]) > 1 and sum(a != b for a, b in zip(*parts, strict=True)) == 1
+
+
+def _base(node: Node) -> str:
+    return chain_of(node)[0].sign
+
+
+def _takes_two(text: str, name: str) -> bool:
+    return re.search(rf"\bint\s+{name}\(\s*int\s+\w+\s*,\s*int\s+\w+\s*\)", text) is not None
