@@ -818,7 +818,8 @@ LINEAR = replace(
     ),
     large=(linear_shape(257, 5003, 320), linear_shape(1000, 32_000, 256), linear_shape(130, 128_256, 64)),
     work=lambda sizes: (-(-sizes["T"] // 128)) * (-(-sizes["V"] // 256)) * (1_000_000 + 12_000 * sizes["H"]),
-    slice_dim=None,
+    slice_dim="T",
+    sampled=True,
     baselines={"torch.mm": torch_product, "torch.mm and cross_entropy": torch_linear},
 )
 

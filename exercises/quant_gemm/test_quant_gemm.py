@@ -406,6 +406,7 @@ W4 = Spec(
     large=(group_shape(1021, 65), group_shape(500_009, 1), group_shape(3, 3001), group_shape(4099, 32)),
     work=lambda sizes: 8 * sizes["M"] * (GROUP * sizes["groups"] + 256),
     slice_dim="M",
+    sampled=True,
     baselines={"torch.mv": torch_mv_of_nibbles},
 )
 

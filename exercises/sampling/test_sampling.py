@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import inf, isqrt, log, nan, prod
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 BLOCK = 1 << 18  # elements whose order is worked out at a time
-LONG = 1 << 12  # columns of a row of which only those are ordered that may be among the largest
 
 
 def chosen(of: Callable[[ndarray], ndarray], x: ndarray) -> ndarray:
@@ -68,6 +68,15 @@ def chosen(of: Callable[[ndarray], ndarray], x: ndarray) -> ndarray:
 
     step = max(1, BLOCK // x.shape[1])
     return numpy.concatenate(side_by_side(of, [(x[first : first + step],) for first in range(0, len(x), step)]))
+
+
+def by_parts(of: Callable[..., ndarray], x: ndarray, *per_row: ndarray) -> ndarray:
+    """``of`` of every row and its numbers, some rows at a time."""
+    import numpy
+
+    step = max(1, BLOCK // x.shape[1])
+    parts = [tuple(array[first : first + step] for array in (x, *per_row)) for first in range(0, len(x), step)]
+    return numpy.concatenate(side_by_side(of, parts))
 
 
 # -- argmax ----------------------------------------------------------------------------------------------------------
@@ -196,14 +205,15 @@ def highest(x: ndarray, k: int) -> ndarray:
     import numpy
 
     rows, cols = x.shape
-    if cols < max(LONG, 4 * k):
+    apart = isqrt(cols // k)
+    if apart < 4:
         return numpy.argsort(-x, axis=1, kind="stable")[:, :k]
-    found, step = numpy.empty((rows, k), numpy.int64), isqrt(cols // k)
-    for row, values in enumerate(x):
-        least = numpy.sort(values[::step])[-k]  # so k of the row at least are not below it, and few more
-        columns = numpy.flatnonzero(values >= least)
-        found[row] = columns[numpy.argsort(-values[columns], kind="stable")[:k]]
-    return found
+    count = cols // apart  # groups of columns: the k-th of their maxima is not above the k-th of the row
+    maxima = x[:, : count * apart].reshape(rows, apart, count).max(axis=1)
+    row, column = (x >= numpy.partition(maxima, count - k, axis=1)[:, count - k, None]).nonzero()
+    order = numpy.lexsort((-x[row, column], row))
+    first = numpy.searchsorted(row, numpy.arange(rows))
+    return column[order[first[:, None] + numpy.arange(k)]]
 
 
 def topk(x: ndarray, sizes: Sizes, *, last_first: bool = False) -> tuple[ndarray, ndarray]:
@@ -384,6 +394,7 @@ RADIX_SELECT = replace(
     ),
     large=(k_shape(257, 8192, 2048), k_shape(1031, 10_007, 31), k_shape(3, 1_000_003, 2048), k_shape(2, 5_000_011, 1)),
     work=lambda sizes: sizes["rows"] * (400_000 + 40 * sizes["cols"]),
+    sampled=True,
 )
 
 # -- Gumbel noise ----------------------------------------------------------------------------------------------------
@@ -449,6 +460,7 @@ def drawn(
     T: ndarray,
     seed: ndarray,
     sizes: Sizes,
+    rows: ndarray | None,
     keys: Keys = with_noise,
     words: Callable[[tuple[int, int]], tuple[int, int]] = lambda seed: seed,
     rounds: int = 10,
@@ -459,13 +471,11 @@ def drawn(
 
     used = words((int(seed[0]), int(seed[1])))
 
-    def part(rows: ndarray) -> ndarray:
-        noise = gumbel(used, of_row(rows), x.shape[1], rounds)
-        return keys(x[rows], T[rows], noise).argmax(axis=1)
+    def part(x: ndarray, T: ndarray, rows: ndarray) -> ndarray:
+        found: ndarray = keys(x, T, gumbel(used, of_row(rows), x.shape[1], rounds)).argmax(axis=1)
+        return found
 
-    step = max(1, BLOCK // x.shape[1])
-    parts = [(numpy.arange(first, min(first + step, len(x))),) for first in range(0, len(x), step)]
-    return numpy.concatenate(side_by_side(part, parts))
+    return by_parts(part, x, T, numpy.arange(len(x)) if rows is None else rows)
 
 
 def temperatures(*values: float) -> Fill:
@@ -629,28 +639,18 @@ GUMBEL = Spec(
     ),
     reference=drawn,
     near_misses={
-        "the column of the largest logit, without noise": lambda x, T, seed, sizes: argmax(x, sizes),
-        "noise of the opposite sign": lambda x, T, seed, sizes: drawn(
-            x, T, seed, sizes, lambda x, T, noise: with_noise(x, T, -noise)
+        "the column of the largest logit, without noise": lambda x, T, seed, sizes, rows: argmax(x, sizes),
+        "noise of the opposite sign": partial(drawn, keys=lambda x, T, noise: with_noise(x, T, -noise)),
+        "logits times T": partial(drawn, keys=lambda x, T, noise: x * T[:, None] + noise * (T[:, None] > 0)),
+        "noise divided by T, too": partial(drawn, keys=lambda x, T, noise: x + noise * (T[:, None] > 0)),
+        "noise where T is 0, too": partial(drawn, keys=lambda x, T, noise: with_noise(x, T + (T == 0), noise)),
+        "the same noise in every row": partial(drawn, of_row=lambda row: 0 * row),
+        "seven rounds of Philox": partial(drawn, rounds=7),
+        "the low half of seed[0] alone": partial(drawn, words=lambda seed: (seed[0] % 2**32, seed[1])),
+        "the halves of seed[0] exchanged": partial(
+            drawn, words=lambda seed: ((seed[0] % 2**32 << 32) + (seed[0] >> 32) % 2**32, seed[1])
         ),
-        "logits times T": lambda x, T, seed, sizes: drawn(
-            x, T, seed, sizes, lambda x, T, noise: x * T[:, None] + noise * (T[:, None] > 0)
-        ),
-        "noise divided by T, too": lambda x, T, seed, sizes: drawn(
-            x, T, seed, sizes, lambda x, T, noise: x + noise * (T[:, None] > 0)
-        ),
-        "noise where T is 0, too": lambda x, T, seed, sizes: drawn(
-            x, T, seed, sizes, lambda x, T, noise: with_noise(x, T + (T == 0), noise)
-        ),
-        "the same noise in every row": lambda x, T, seed, sizes: drawn(x, T, seed, sizes, of_row=lambda row: 0 * row),
-        "seven rounds of Philox": lambda x, T, seed, sizes: drawn(x, T, seed, sizes, rounds=7),
-        "the low half of seed[0] alone": lambda x, T, seed, sizes: drawn(
-            x, T, seed, sizes, words=lambda seed: (seed[0] % 2**32, seed[1])
-        ),
-        "the halves of seed[0] exchanged": lambda x, T, seed, sizes: drawn(
-            x, T, seed, sizes, words=lambda seed: ((seed[0] % 2**32 << 32) + (seed[0] >> 32) % 2**32, seed[1])
-        ),
-        "a seed without seed[1]": lambda x, T, seed, sizes: drawn(x, T, seed, sizes, words=lambda seed: (seed[0], 0)),
+        "a seed without seed[1]": partial(drawn, words=lambda seed: (seed[0], 0)),
     },
     tolerance=Exact(),
     # Rows of every length modulo a group of 4, around a warp, a block's groups, a step of them.
@@ -675,6 +675,9 @@ GUMBEL = Spec(
     ),
     large=(v_shape(65, 128_256), v_shape(70_001, 33), v_shape(3, 1_000_003), v_shape(1031, 1031)),
     work=lambda sizes: sizes["rows"] * (60_000 + 60 * sizes["V"]),
+    slice_dim="rows",
+    sampled=True,
+    reference_takes_rows=True,
     baselines={"softmax and torch.multinomial": torch_multinomial},
 )
 
@@ -683,15 +686,6 @@ GUMBEL = Spec(
 LAST = 1.0 - 2.0**-24  # the largest f32 below 1
 STEP = 2.0**-17  # of the running sum of probabilities: a token with less is not aimed at where another has more
 LOGITS: WeakKeyDictionary[Rng, ndarray] = WeakKeyDictionary()  # what was drawn as x, for what fills u
-
-
-def by_parts(of: Callable[..., ndarray], x: ndarray, *per_row: ndarray) -> ndarray:
-    """``of`` of every row and its numbers, some rows at a time."""
-    import numpy
-
-    step = max(1, BLOCK // x.shape[1])
-    parts = [tuple(array[first : first + step] for array in (x, *per_row)) for first in range(0, len(x), step)]
-    return numpy.concatenate(side_by_side(of, parts))
 
 
 def min_p_weights(x: ndarray, T: ndarray, min_p: ndarray) -> ndarray:
@@ -916,6 +910,8 @@ MIN_P = Spec(
     ),
     large=(v_shape(65, 128_256), v_shape(70_001, 33), v_shape(3, 1_000_003), v_shape(1031, 1031)),
     work=lambda sizes: sizes["rows"] * (300_000 + 30 * sizes["V"]),
+    slice_dim="rows",
+    sampled=True,
     baselines={"softmax and torch.multinomial": torch_multinomial},
 )
 
