@@ -737,7 +737,7 @@ def _rows(case: Case, seed: str, nth: int | None = None) -> ndarray | None:
         return None
     count = case.sizes[spec.slice_dim]
     run, band = max(1, RUN_ELEMENTS // (total // count)), count // BANDS
-    if band <= run:
+    if band < run:
         return None
     random = Random(f"rows {seed}")
     places = {0, count - 1}
