@@ -172,14 +172,16 @@ def fp8_magnitude(Q: ndarray, K: ndarray, V: ndarray, sq: ndarray, sk: ndarray, 
     def of_part(q: ndarray, k: ndarray, v: ndarray, scale: ndarray) -> ndarray:
         import numpy
 
+        exact = logits(q, k)
+        exact *= scale[:, :1, :1]
+        x = exact.astype(numpy.float32)
+        exact -= exact.max(axis=-1, keepdims=True)  # a rounded logit of 30 would change its weight by 2 in 10^6
+        wide = weights(exact, NOTHING_OF_A_BOUND)  # of sums that cancel, only these are kept in float64
+        weight, values = wide.astype(numpy.float32), v
         q, k, v, scale = (array.astype(numpy.float32) for array in (q, k, v, scale[:, :1, :1]))
-        x = logits(q, k)
-        x *= scale
-        weight = weights(x, NOTHING_OF_A_BOUND)
         error = lost_of_logits(q, k)
         error *= scale / sqrt(q.shape[-1])
         size, keys, top = abs(v), k.shape[-2], weight.max(axis=-1, keepdims=True)
-        rounded = weight * (weight < top)
         numpy.abs(x, out=x)
         x += 1 + x.max(axis=-1, keepdims=True)
         x *= UNIT
@@ -187,8 +189,8 @@ def fp8_magnitude(Q: ndarray, K: ndarray, V: ndarray, sq: ndarray, sk: ndarray, 
         error += numpy.multiply(weight < top, numpy.float32(ROUNDED), out=x)
         error *= weight
         off = numpy.square(error, out=error)
-        bound = numpy.sqrt(off @ v**2) + abs(weight @ v) * numpy.sqrt(off.sum(axis=-1, keepdims=True))
-        bound += ROUNDED * abs(rounded @ v)
+        bound = numpy.sqrt(off @ v**2) + abs(wide @ values) * numpy.sqrt(off.sum(axis=-1, keepdims=True))
+        bound += ROUNDED * abs((wide * (weight < top)) @ values)
         bound += (TILE // STEP * LOST + 2 * UNIT * min(keys, 8 * sqrt(keys))) * (weight @ size)
         bound += TINY * top * ((weight < SMALL * top) @ size)
         over: ndarray = bound.astype(numpy.float64) / UNIT

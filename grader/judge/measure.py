@@ -724,8 +724,8 @@ def _coming_back(case: Case, rows: ndarray) -> Rows:
 
 
 def _rows(case: Case, seed: str, nth: int | None = None) -> ndarray | None:
-    """Rows to look at of an answer that is large or takes long: a run at random in each of many bands, the first row and
-    the last.
+    """Rows to look at of an answer that is large or takes long: a run at random in each of many bands, the first row
+    and the last.
 
     ``nth``: only in every JUDGED-th band, from this one on.
     """
