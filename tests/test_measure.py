@@ -1261,3 +1261,20 @@ def test_a_good_kernel_is_near_its_baseline(name: str) -> None:
     assert measurement.high - measurement.low < 0.1
     assert 0.5 < measurement.peak_share <= 1.0
     assert measurement.launches[0].registers > 0 and 0 < measurement.launches[0].occupancy <= 1
+
+
+def test_a_small_answer_is_judged_in_rows_where_its_spec_says_that_each_takes_long() -> None:
+    """The sums of long rows: 1024 numbers, of which a call gets a third of the bands checked."""
+    spec = replace(
+        SPEC,
+        inputs=(Tensor("x", ("n", 2048)),),
+        reference=lambda x, sizes: x.sum(axis=1),
+        values=(InputKind("whole", integers(0, 9), exact=True),),
+    )
+    assert _rows(Case(KATA, spec, CaseKey.of(spec, {"n": 1024}, "whole", 1)), "seed", 0) is None
+    case = Case(KATA, replace(spec, sampled=True), CaseKey.of(spec, {"n": 1024}, "whole", 1))
+    rows = [_rows(case, "seed", nth) for nth in range(JUDGED)]
+    assert all(each is not None and {0, 1023} <= {*each} and len(each) < 1024 // 4 for each in rows)
+    assert len({row // 8 for each in rows if each is not None for row in each}) == 128
+    (part,) = case.part(rows[0]).expected
+    assert numpy.array_equal(part.value, case.expected[0].value[rows[0]])

@@ -86,10 +86,10 @@ def rounded(x: ndarray) -> ndarray:
 
 
 def repeated(tile: ndarray, rows: int) -> ndarray:
-    """A tile of at most TILE rows, again and again."""
+    """A tile of some rows, again and again; all its numbers are bf16, or fit a float32."""
     import numpy
 
-    return numpy.take(tile, numpy.arange(rows) % TILE, axis=0)
+    return numpy.take(tile.astype(numpy.float32), numpy.arange(rows) % max(1, len(tile)), axis=0)
 
 
 # -- swiglu ----------------------------------------------------------------------------------------------------------
@@ -398,8 +398,8 @@ def base(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """256 or -256, where bf16 are 2 apart; without draws, for ``below_half``, which must know it."""
     import numpy
 
-    sign: ndarray = 256.0 - 512.0 * (numpy.arange(shape[0] * shape[1]).reshape(shape) * 7 % 5 % 2)
-    return sign
+    place = numpy.arange(min(shape[0], 5))[:, None] * shape[1] + numpy.arange(shape[1])
+    return repeated(256.0 - 512.0 * (place * 7 % 5 % 2), shape[0])
 
 
 def below_half(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
@@ -407,9 +407,11 @@ def below_half(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     columns, in the others for every eighth: what is not rounded changes their mean, or single columns."""
     import numpy
 
-    row, col = numpy.arange(shape[0])[:, None], numpy.arange(shape[1])
+    rows = min(shape[0], 10)
+    row, col = numpy.arange(rows)[:, None], numpy.arange(shape[1])
     here = (row % 2 == 0) | (col % 8 == 5)
-    return numpy.where(here, numpy.sign(base(rng, shape, sizes)) * 0.9921875, 0.0)
+    tile = numpy.where(here, numpy.sign(base(rng, (rows, shape[1]), sizes)) * 0.9921875, 0.0)
+    return repeated(tile, shape[0])
 
 
 def minus(of: Fill) -> Fill:
@@ -421,8 +423,8 @@ def mirrored(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Without draws, all bf16: what ``minus`` takes away again, so that s is 0."""
     import numpy
 
-    value: ndarray = (numpy.arange(shape[0] * shape[1]).reshape(shape) * 37 % 255 - 127.0) / 16
-    return value
+    place = numpy.arange(min(shape[0], 255))[:, None] * shape[1] + numpy.arange(shape[1])
+    return repeated((place * 37 % 255 - 127.0) / 16, shape[0])
 
 
 def near_one(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
@@ -1006,9 +1008,8 @@ def a_dy(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """dy without draws, all bf16, for a fill of x that must know it."""
     import numpy
 
-    row, col = numpy.arange(shape[0])[:, None] % TILE, numpy.arange(shape[1])
-    dy: ndarray = 1 + (row * 5 + col) % CHOICES / 16
-    return dy
+    row, col = numpy.arange(min(shape[0], TILE))[:, None], numpy.arange(shape[1])
+    return repeated(1 + (row * 5 + col) % CHOICES / 16, shape[0])
 
 
 def table_of_x() -> ndarray:

@@ -66,16 +66,16 @@ def walk(terms: int) -> float:
 # -- the loss --------------------------------------------------------------------------------------------------------
 
 
-def by_rows(of: Callable[..., ndarray], *arrays: ndarray) -> ndarray:
+def by_rows(of: Callable[..., ndarray], *arrays: ndarray, axis: int = -1) -> ndarray:
     """``of`` of every row of the arrays, some rows at a time: what is in between stays in a processor's cache.
 
-    What it returns has the rows as its last dimension.
+    What it returns has the rows as its last dimension, or as ``axis``.
     """
     import numpy
 
     step = max(1, BLOCK // arrays[0].shape[1])
     parts = [tuple(array[first : first + step] for array in arrays) for first in range(0, len(arrays[0]), step)]
-    return numpy.concatenate(side_by_side(of, parts), axis=-1)
+    return numpy.concatenate(side_by_side(of, parts), axis=axis)
 
 
 def statistics(x: ndarray) -> ndarray:
@@ -463,9 +463,9 @@ def smooth(
     def gradients(x: ndarray, target: ndarray) -> ndarray:
         top, log_total, _ = statistics(x)
         dx = numpy.exp(x - (log_total + top)[:, None]) - (1 - smoothing) * one_hot(x, target) - smoothing / sizes["V"]
-        return numpy.where(counted(target)[:, None], dx / valid, 0.0).T
+        return numpy.where(counted(target)[:, None], dx / valid, 0.0)
 
-    return by_rows(gradients, x, target).T, losses(x, target, smoothing).sum(keepdims=True) / valid
+    return by_rows(gradients, x, target, axis=0), losses(x, target, smoothing).sum(keepdims=True) / valid
 
 
 def smooth_magnitude(x: ndarray, target: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
@@ -481,11 +481,12 @@ def smooth_magnitude(x: ndarray, target: ndarray, sizes: Sizes) -> tuple[ndarray
         p = numpy.exp(distance)
         off = p * (1 + abs(distance) + magnitude(x, target, sizes)[:, None])
         off += one_hot(x, target) + SMOOTHING / columns + FLUSHED
-        return numpy.where(counted(target)[:, None], off / valid, 0.0).T
+        return numpy.where(counted(target)[:, None], off / valid, 0.0)
 
     row = magnitude(x, target, sizes)
-    row = row + SMOOTHING * growth(columns) * abs(x).mean(axis=1) + growth(sizes["rows"]) * abs(losses(x, target))
-    return by_rows(gradients, x, target).T, numpy.where(here, row, 0.0).sum(keepdims=True) / valid
+    sizes_of_logits = by_rows(lambda x: abs(x).mean(axis=1), x)
+    row = row + SMOOTHING * growth(columns) * sizes_of_logits + growth(sizes["rows"]) * abs(losses(x, target))
+    return by_rows(gradients, x, target, axis=0), numpy.where(here, row, 0.0).sum(keepdims=True) / valid
 
 
 def ignoring(which: Callable[[ndarray, int], ndarray]) -> Fill:
@@ -818,7 +819,8 @@ LINEAR = replace(
     ),
     large=(linear_shape(257, 5003, 320), linear_shape(1000, 32_000, 256), linear_shape(130, 128_256, 64)),
     work=lambda sizes: (-(-sizes["T"] // 128)) * (-(-sizes["V"] // 256)) * (1_000_000 + 12_000 * sizes["H"]),
-    slice_dim=None,
+    slice_dim="T",
+    sampled=True,
     baselines={"torch.mm": torch_product, "torch.mm and cross_entropy": torch_linear},
 )
 

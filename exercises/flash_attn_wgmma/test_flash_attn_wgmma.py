@@ -32,6 +32,7 @@ from grader.content.attention import (
     HEADS,
     NEAR_MISSES,
     NEAR_MISSES_CAUSAL,
+    NOTHING_OF_A_BOUND,
     VALUES,
     averse,
     baselines,
@@ -44,9 +45,9 @@ from grader.content.attention import (
     reference,
     shape,
     wanted_before,
+    weights,
     whole,
 )
-from grader.content.formulas import softmax
 from grader.content.spec import Accumulated, Fill, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
@@ -149,38 +150,50 @@ def lost_of_logits(q: ndarray, k: ndarray) -> ndarray:
     """What q . k may lose, [rows, keys]."""
     import numpy
 
-    partial, lost, largest = numpy.zeros((3, *q.shape[:-1], k.shape[-2]))
+    partial, lost, largest, size, other = numpy.zeros((5, *q.shape[:-1], k.shape[-2]), q.dtype)
     for start in range(0, q.shape[-1], STEP):
         part = (q[..., start : start + STEP], k[..., start : start + STEP])
-        term = abs(part[0]).max(axis=-1)[..., :, None] * abs(part[1]).max(axis=-1)[..., None, :]
-        term = numpy.maximum(term, abs(partial))
+        highest, of_keys = (abs(each).max(axis=-1) for each in part)
+        term = numpy.multiply(highest[..., :, None], of_keys[..., None, :], out=other)
+        numpy.maximum(term, size, out=term)
         partial += part[0] @ part[1].swapaxes(-1, -2)
-        term = numpy.maximum(term, abs(partial))
-        lost += LOST * term
-        largest = numpy.maximum(largest, term)
-    exact = largest <= BITS * units(q)[..., :, None] * units(k)[..., None, :]
-    return numpy.where(exact, 0.0, lost)
+        numpy.maximum(term, numpy.abs(partial, out=size), out=term)
+        numpy.maximum(largest, term, out=largest)
+        lost += numpy.multiply(term, LOST, out=term)
+    units_of = (BITS * units(q)).astype(q.dtype)[..., :, None], units(k).astype(q.dtype)[..., None, :]
+    lost[largest <= numpy.multiply(*units_of, out=other)] = 0.0
+    return lost
 
 
 def fp8_magnitude(Q: ndarray, K: ndarray, V: ndarray, sq: ndarray, sk: ndarray, sv: ndarray, sizes: Sizes) -> ndarray:
-    """The bound of the docstring above, without what every output gets for its last rounding, over u."""
+    """The bound of the docstring above, without what every output gets for its last rounding, over u. It is worked out
+    in float32: to 10^-6 of itself."""
 
     def of_part(q: ndarray, k: ndarray, v: ndarray, scale: ndarray) -> ndarray:
         import numpy
 
-        scale = scale[:, :1, :1]
-        x = logits(q, k) * scale
-        weight = softmax(x)
-        error = lost_of_logits(q, k) * scale / sqrt(q.shape[-1])
+        exact = logits(q, k)
+        exact *= scale[:, :1, :1]
+        x = exact.astype(numpy.float32)
+        exact -= exact.max(axis=-1, keepdims=True)  # a rounded logit of 30 would change its weight by 2 in 10^6
+        wide = weights(exact, NOTHING_OF_A_BOUND)  # of sums that cancel, only these are kept in float64
+        weight, values = wide.astype(numpy.float32), v
+        q, k, v, scale = (array.astype(numpy.float32) for array in (q, k, v, scale[:, :1, :1]))
+        error = lost_of_logits(q, k)
+        error *= scale / sqrt(q.shape[-1])
         size, keys, top = abs(v), k.shape[-2], weight.max(axis=-1, keepdims=True)
-        rounded = weight * (weight < top)
-        error += UNIT * (1 + abs(x) + abs(x).max(axis=-1, keepdims=True)) + ROUNDED * (weight < top)
-        off = (weight * error) ** 2
-        bound = numpy.sqrt(off @ v**2) + abs(weight @ v) * numpy.sqrt(off.sum(axis=-1, keepdims=True))
-        bound += ROUNDED * abs(rounded @ v)
+        numpy.abs(x, out=x)
+        x += 1 + x.max(axis=-1, keepdims=True)
+        x *= UNIT
+        error += x
+        error += numpy.multiply(weight < top, numpy.float32(ROUNDED), out=x)
+        error *= weight
+        off = numpy.square(error, out=error)
+        bound = numpy.sqrt(off @ v**2) + abs(wide @ values) * numpy.sqrt(off.sum(axis=-1, keepdims=True))
+        bound += ROUNDED * abs((wide * (weight < top)) @ values)
         bound += (TILE // STEP * LOST + 2 * UNIT * min(keys, 8 * sqrt(keys))) * (weight @ size)
         bound += TINY * top * ((weight < SMALL * top) @ size)
-        over: ndarray = bound / UNIT
+        over: ndarray = bound.astype(numpy.float64) / UNIT
         return over
 
     scale = (sq * sk)[..., None, None] + 0 * K[..., :1]

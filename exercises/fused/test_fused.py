@@ -550,6 +550,7 @@ MASKED_SOFTMAX = Spec(
     reference=softmax_reference,
     near_misses=SOFTMAX_MISSES,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=softmax_magnitude),
+    slice_dim="queries",
     # Around a vector (8), a warp (32), and what a warp holds with 8, 16 or 32 elements per lane (256, 512, 1024); heads
     # around the four per warp, queries around the eight per block.
     named_sizes=(
@@ -583,7 +584,6 @@ MASKED_SOFTMAX = Spec(
     work=lambda sizes: (
         sizes["batch"] * (sizes["queries"] + 7) * (sizes["heads"] + 1) * (20_000 + 50 * sizes["keys"]) // 2
     ),
-    slice_dim="queries",
     baselines={"torch.softmax": torch_softmax},
 )
 

@@ -44,7 +44,9 @@ def whole_numbers(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     Products and sums are too large for the 11 bits of a half, exact in float, and the answer fits a half.
     """
     top = round(128 / max(sizes["K"], 1) ** 0.25)
-    return rng.integers(shape, 1, top) * rng.choice(shape, (1.0, -1.0))
+    return rng.repeated(
+        shape, lambda count: (rng.integers([count], 1, top) * rng.choice([count], (1.0, -1.0))).astype("int16")
+    )
 
 
 def large_and_small(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:

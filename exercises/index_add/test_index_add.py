@@ -38,7 +38,12 @@ def reference(base: ndarray, index: ndarray, source: ndarray, sizes: Sizes) -> n
     import numpy
 
     total = base.copy()
-    numpy.add.at(total, index, source)
+    if len(index) <= source.shape[1]:
+        for row, added in zip(index, source, strict=True):
+            total[row] += added
+        return total
+    for column in range(source.shape[1]):
+        total[:, column] += numpy.bincount(index, source[:, column], len(base))
     return total
 
 

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 
+BLOCK = 1 << 17  # elements that are worked out at a time
+
 # -- references ------------------------------------------------------------------------------------------------------
 
 
@@ -70,16 +72,37 @@ def gradients(
 def bounds(
     x_hat: ndarray, dy: ndarray, weight: ndarray, rstd: ndarray, rows: ndarray | None, mean: float
 ) -> tuple[ndarray, ndarray, ndarray]:
-    """The bounds of the docstring above, over the roundoff."""
-    count, cols = dy.shape
+    """The bounds of the docstring above, over the roundoff; of the sums down the columns without their factor."""
+    cols = dy.shape[1]
     x_hat, dy, weight = abs(x_hat), abs(dy), abs(weight)
     g = dy * weight
     g_mean = mean * g.mean(axis=1, keepdims=True)
     gx_mean = (g * x_hat).mean(axis=1, keepdims=True)
     x_hat, dy, weight = columns(x_hat, rows), columns(dy, rows), columns(weight, rows)
     dx = (growth(cols) + 8) * abs(rstd)[:, None] * (dy * weight + g_mean + x_hat * gx_mean)
-    down = growth(count) + 8
-    return dx, down * (dy * x_hat).sum(axis=0), down * dy.sum(axis=0)
+    return dx, (dy * x_hat).sum(axis=0), dy.sum(axis=0)
+
+
+def by_rows(of: Callable[..., tuple[ndarray, ...]], *, bound: bool = False) -> Callable[..., tuple[ndarray, ...]]:
+    """``of`` of some rows at a time, which a processor's cache holds: dx is joined, and what is summed down the columns
+    is added, times the factor of a ``bound``."""
+
+    def of_inputs(weight: ndarray, sizes: Sizes, rows: ndarray | None, **given: ndarray) -> tuple[ndarray, ...]:
+        import numpy
+
+        count, step = sizes["rows"], max(1, BLOCK // max(1, sizes["cols"] if rows is None else weight.size))
+        whole = {"weight": weight, "sizes": sizes, "rows": rows}
+        if "bias" in given:
+            whole["bias"] = given.pop("bias")
+        parts = [
+            of(**whole, **{name: array[first : first + step] for name, array in given.items()})
+            for first in range(0, count, step)
+        ]
+        dx, *sums = zip(*parts, strict=True)
+        factor = growth(count) + 8 if bound else 1.0
+        return numpy.concatenate(dx), *(factor * numpy.sum(each, axis=0) for each in sums)
+
+    return of_inputs
 
 
 def layer_norm(form: Callable[..., tuple[ndarray, ...]]) -> Callable[..., tuple[ndarray, ...]]:
@@ -302,9 +325,9 @@ SPEC = Spec(
         InputKind("scales", {"x": scales, "dy": cancelling(scales, axis=0), **WEIGHT, **SAVED}),
         InputKind("poisoned", {"x": poisoned, **DY, **WEIGHT, **SAVED}),
     ),
-    reference=layer_norm(gradients),
+    reference=by_rows(layer_norm(gradients)),
     near_misses={words: layer_norm(of) for words, of in USUAL.items()},
-    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=layer_norm(bounds)),
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=by_rows(layer_norm(bounds), bound=True)),
     # Around every vector (4), a warp (32), what a warp holds in registers (512 columns), what the largest block holds
     # (8192 columns); rows for one block, for several, and for some of them one more than for the others.
     named_sizes=(
@@ -356,11 +379,11 @@ RMS_NORM = replace(
     ),
     outputs=(Tensor("dx", ("rows", "cols")), Tensor("dweight", ("cols",))),
     values=tuple(values for values in SPEC.values if values.name != "offset"),
-    reference=rms_norm(gradients),
+    reference=by_rows(rms_norm(gradients)),
     near_misses={
         words: rms_norm(of) for words, of in USUAL.items() if "the mean of g" not in words or "x_hat" in words
     },
-    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=rms_norm(bounds)),
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=by_rows(rms_norm(bounds), bound=True)),
     baselines={"torch._fused_rms_norm_backward": torch_rms_norm_backward},
 )
 
@@ -392,9 +415,9 @@ RECOMPUTE = replace(
         InputKind("scales", {"y": scales, "dy": cancelling(scales, axis=0), **FAR, **BIAS, **SAVED}),
         InputKind("poisoned", {"y": poisoned, **DY, **FAR, **BIAS, **SAVED}),
     ),
-    reference=recompute(gradients),
+    reference=by_rows(recompute(gradients)),
     near_misses={words: recompute(of) for words, of in USUAL.items()},
-    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=recompute(bounds)),
+    tolerance=Accumulated(terms=lambda sizes: 1, magnitude=by_rows(recompute(bounds), bound=True)),
     baselines={"torch.native_layer_norm_backward": torch_recompute},
 )
 

@@ -188,7 +188,9 @@ def layer_magnitude(x: ndarray, weight: ndarray, bias: ndarray, sizes: Sizes) ->
 
 def offset(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """Rows far from 0 relative to their spread: their squares agree in all digits that a float has, and more."""
-    return rng.normal(shape) + rng.choice((shape[0], 1), (30_000.0, -30_000.0, 1000.0))
+    drawn = rng.normal(shape)
+    drawn += rng.choice((shape[0], 1), (30_000.0, -30_000.0, 1000.0))
+    return drawn
 
 
 def steps(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:

@@ -29,6 +29,7 @@ from grader.content.spec import (
     Fill,
     InputKind,
     Operations,
+    Periodic,
     Rng,
     Size,
     Sizes,
@@ -71,7 +72,7 @@ def in_chunks(of: Callable[[slice], ndarray], count: int, weights: int, axis: in
 
 
 def one_of(*values: float) -> Fill:
-    return lambda rng, shape, sizes: rng.choice(shape, values)
+    return Periodic(lambda rng, shape: rng.choice(shape, values))
 
 
 def between(low: float, high: float) -> Fill:
@@ -85,7 +86,7 @@ def powers(low: int, high: int) -> Fill:
 
 def signed(high: int) -> Fill:
     """Whole numbers of either sign, 1 to ``high``."""
-    return lambda rng, shape, sizes: rng.integers(shape, 1, high) * rng.choice(shape, (1.0, -1.0))
+    return Periodic(lambda rng, shape: rng.integers(shape, 1, high) * rng.choice(shape, (1.0, -1.0)))
 
 
 def bytes_of(low: int, high: int) -> Fill:
@@ -236,11 +237,11 @@ def any_words(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
 def equal_nibbles(*nibbles: int) -> Fill:
     """Words whose eight nibbles are all one of these."""
 
-    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    def fill(rng: Rng, shape: tuple[int, ...]) -> ndarray:
         words = rng.choice(shape, nibbles).astype("int64") * 0x11111111
         return (words + 2**31) % 2**32 - 2**31
 
-    return fill
+    return Periodic(fill)
 
 
 def words_taken_back(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
@@ -406,6 +407,7 @@ W4 = Spec(
     large=(group_shape(1021, 65), group_shape(500_009, 1), group_shape(3, 3001), group_shape(4099, 32)),
     work=lambda sizes: 8 * sizes["M"] * (GROUP * sizes["groups"] + 256),
     slice_dim="M",
+    sampled=True,
     baselines={"torch.mv": torch_mv_of_nibbles},
 )
 

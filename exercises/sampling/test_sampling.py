@@ -33,13 +33,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf, log, nan
+from functools import partial
+from math import inf, isqrt, log, nan, prod
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from grader.content.formulas import side_by_side
+from grader.content.formulas import side_by_side, tiled
 from grader.content.rows import per_row
-from grader.content.spec import Exact, Fill, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
+from grader.content.spec import (
+    PERIOD,
+    Exact,
+    Fill,
+    InputKind,
+    Operations,
+    Periodic,
+    Rng,
+    Size,
+    Sizes,
+    Spec,
+    Tensor,
+    normal,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -54,6 +68,15 @@ def chosen(of: Callable[[ndarray], ndarray], x: ndarray) -> ndarray:
 
     step = max(1, BLOCK // x.shape[1])
     return numpy.concatenate(side_by_side(of, [(x[first : first + step],) for first in range(0, len(x), step)]))
+
+
+def by_parts(of: Callable[..., ndarray], x: ndarray, *per_row: ndarray) -> ndarray:
+    """``of`` of every row and its numbers, some rows at a time."""
+    import numpy
+
+    step = max(1, BLOCK // x.shape[1])
+    parts = [tuple(array[first : first + step] for array in (x, *per_row)) for first in range(0, len(x), step)]
+    return numpy.concatenate(side_by_side(of, parts))
 
 
 # -- argmax ----------------------------------------------------------------------------------------------------------
@@ -177,6 +200,22 @@ ARGMAX = Spec(
 # -- top-k -----------------------------------------------------------------------------------------------------------
 
 
+def highest(x: ndarray, k: int) -> ndarray:
+    """The columns of the k largest of each row, falling, of equal values the lower column first."""
+    import numpy
+
+    rows, cols = x.shape
+    apart = isqrt(cols // k)
+    if apart < 4:
+        return numpy.argsort(-x, axis=1, kind="stable")[:, :k]
+    count = cols // apart  # groups of columns: the k-th of their maxima is not above the k-th of the row
+    maxima = x[:, : count * apart].reshape(rows, apart, count).max(axis=1)
+    row, column = (x >= numpy.partition(maxima, count - k, axis=1)[:, count - k, None]).nonzero()
+    order = numpy.lexsort((-x[row, column], row))
+    first = numpy.searchsorted(row, numpy.arange(rows))
+    return column[order[first[:, None] + numpy.arange(k)]]
+
+
 def topk(x: ndarray, sizes: Sizes, *, last_first: bool = False) -> tuple[ndarray, ndarray]:
     """(values, columns) of the k largest of each row. ``last_first``: of equal values the higher column first."""
     import numpy
@@ -185,8 +224,8 @@ def topk(x: ndarray, sizes: Sizes, *, last_first: bool = False) -> tuple[ndarray
 
     def order(part: ndarray) -> ndarray:
         if last_first:
-            return cols - 1 - numpy.argsort(-part[:, ::-1], axis=1, kind="stable")[:, :k]
-        return numpy.argsort(-part, axis=1, kind="stable")[:, :k]
+            return cols - 1 - highest(part[:, ::-1], k)
+        return highest(part, k)
 
     idx = chosen(order, x)
     values = numpy.take_along_axis(x, idx, axis=1)
@@ -355,6 +394,7 @@ RADIX_SELECT = replace(
     ),
     large=(k_shape(257, 8192, 2048), k_shape(1031, 10_007, 31), k_shape(3, 1_000_003, 2048), k_shape(2, 5_000_011, 1)),
     work=lambda sizes: sizes["rows"] * (400_000 + 40 * sizes["cols"]),
+    sampled=True,
 )
 
 # -- Gumbel noise ----------------------------------------------------------------------------------------------------
@@ -399,7 +439,7 @@ def gumbel(seed: tuple[int, int], rows: ndarray, V: int, rounds: int = 10) -> nd
         (seed[0] % 2**32, (seed[0] >> 32) % 2**32),
         rounds,
     )
-    word = numpy.stack(words, axis=2).reshape(len(rows), -1)[:, :V]
+    word = numpy.stack(words, axis=2).reshape(len(rows), 4 * shape[1])[:, :V]
     noise: ndarray = -numpy.log(-numpy.log(((word >> numpy.uint64(9)).astype(numpy.float64) + 0.5) * 2.0**-23))
     return noise
 
@@ -420,6 +460,7 @@ def drawn(
     T: ndarray,
     seed: ndarray,
     sizes: Sizes,
+    rows: ndarray | None,
     keys: Keys = with_noise,
     words: Callable[[tuple[int, int]], tuple[int, int]] = lambda seed: seed,
     rounds: int = 10,
@@ -430,13 +471,11 @@ def drawn(
 
     used = words((int(seed[0]), int(seed[1])))
 
-    def part(rows: ndarray) -> ndarray:
-        noise = gumbel(used, of_row(rows), x.shape[1], rounds)
-        return keys(x[rows], T[rows], noise).argmax(axis=1)
+    def part(x: ndarray, T: ndarray, rows: ndarray) -> ndarray:
+        found: ndarray = keys(x, T, gumbel(used, of_row(rows), x.shape[1], rounds)).argmax(axis=1)
+        return found
 
-    step = max(1, BLOCK // x.shape[1])
-    parts = [(numpy.arange(first, min(first + step, len(x))),) for first in range(0, len(x), step)]
-    return numpy.concatenate(side_by_side(part, parts))
+    return by_parts(part, x, T, numpy.arange(len(x)) if rows is None else rows)
 
 
 def temperatures(*values: float) -> Fill:
@@ -465,21 +504,33 @@ def rounded(x: ndarray) -> ndarray:
     return x.astype(numpy.float32).astype(numpy.float64)
 
 
+def in_f32(fill: Fill, rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    """What ``fill`` draws, in f32: of a draw that repeats, one period is made."""
+    import numpy
+
+    count = prod(shape)
+    if isinstance(fill, Periodic) and count > PERIOD:
+        return tiled(fill(rng, (PERIOD,), sizes).astype(numpy.float32), count).reshape(shape)
+    return fill(rng, shape, sizes).astype(numpy.float32)
+
+
 def apart(fill: Fill, seed: tuple[int, int], T: tuple[float, ...]) -> Fill:
     """What ``fill`` draws, but with no key within GAP of a row's largest: such logits are lowered."""
 
     def fill_apart(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
         import numpy
 
-        x = rounded(fill(rng, shape, sizes))
-        for row, temperature in enumerate(of_rows(shape[0], T)):
-            if temperature == 0:
-                continue
-            keys = x[row] / temperature + gumbel(seed, numpy.array([row]), shape[1])[0]
-            best = keys.argmax()
-            close = (keys > keys[best] - GAP) & (numpy.arange(shape[1]) != best)
-            x[row] -= numpy.where(close, 4 * GAP * temperature, 0.0)
-        return x
+        def moved(x: ndarray, rows: ndarray, T: ndarray) -> ndarray:
+            x, hot = x.astype(numpy.float64), T > 0
+            keys = x[hot] / T[hot, None] + gumbel(seed, rows[hot], shape[1])
+            best = keys.argmax(axis=1)[:, None]
+            close = keys > numpy.take_along_axis(keys, best, axis=1) - GAP
+            numpy.put_along_axis(close, best, False, axis=1)
+            row, column = close.nonzero()
+            x[numpy.flatnonzero(hot)[row], column] -= 4 * GAP * T[hot][row]
+            return x.astype(numpy.float32)
+
+        return by_parts(moved, in_f32(fill, rng, shape, sizes), numpy.arange(shape[0]), of_rows(shape[0], T))
 
     return fill_apart
 
@@ -516,7 +567,7 @@ def peaked(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     """
     import numpy
 
-    x = numpy.maximum(rng.normal(shape, mean=6.0), 0.0)
+    x = in_f32(Periodic(lambda rng, shape: numpy.maximum(rng.normal(shape, mean=6.0), 0.0)), rng, shape, sizes)
     x[:, shape[1] // 2] = 26.0
     return x
 
@@ -588,28 +639,18 @@ GUMBEL = Spec(
     ),
     reference=drawn,
     near_misses={
-        "the column of the largest logit, without noise": lambda x, T, seed, sizes: argmax(x, sizes),
-        "noise of the opposite sign": lambda x, T, seed, sizes: drawn(
-            x, T, seed, sizes, lambda x, T, noise: with_noise(x, T, -noise)
+        "the column of the largest logit, without noise": lambda x, T, seed, sizes, rows: argmax(x, sizes),
+        "noise of the opposite sign": partial(drawn, keys=lambda x, T, noise: with_noise(x, T, -noise)),
+        "logits times T": partial(drawn, keys=lambda x, T, noise: x * T[:, None] + noise * (T[:, None] > 0)),
+        "noise divided by T, too": partial(drawn, keys=lambda x, T, noise: x + noise * (T[:, None] > 0)),
+        "noise where T is 0, too": partial(drawn, keys=lambda x, T, noise: with_noise(x, T + (T == 0), noise)),
+        "the same noise in every row": partial(drawn, of_row=lambda row: 0 * row),
+        "seven rounds of Philox": partial(drawn, rounds=7),
+        "the low half of seed[0] alone": partial(drawn, words=lambda seed: (seed[0] % 2**32, seed[1])),
+        "the halves of seed[0] exchanged": partial(
+            drawn, words=lambda seed: ((seed[0] % 2**32 << 32) + (seed[0] >> 32) % 2**32, seed[1])
         ),
-        "logits times T": lambda x, T, seed, sizes: drawn(
-            x, T, seed, sizes, lambda x, T, noise: x * T[:, None] + noise * (T[:, None] > 0)
-        ),
-        "noise divided by T, too": lambda x, T, seed, sizes: drawn(
-            x, T, seed, sizes, lambda x, T, noise: x + noise * (T[:, None] > 0)
-        ),
-        "noise where T is 0, too": lambda x, T, seed, sizes: drawn(
-            x, T, seed, sizes, lambda x, T, noise: with_noise(x, T + (T == 0), noise)
-        ),
-        "the same noise in every row": lambda x, T, seed, sizes: drawn(x, T, seed, sizes, of_row=lambda row: 0 * row),
-        "seven rounds of Philox": lambda x, T, seed, sizes: drawn(x, T, seed, sizes, rounds=7),
-        "the low half of seed[0] alone": lambda x, T, seed, sizes: drawn(
-            x, T, seed, sizes, words=lambda seed: (seed[0] % 2**32, seed[1])
-        ),
-        "the halves of seed[0] exchanged": lambda x, T, seed, sizes: drawn(
-            x, T, seed, sizes, words=lambda seed: ((seed[0] % 2**32 << 32) + (seed[0] >> 32) % 2**32, seed[1])
-        ),
-        "a seed without seed[1]": lambda x, T, seed, sizes: drawn(x, T, seed, sizes, words=lambda seed: (seed[0], 0)),
+        "a seed without seed[1]": partial(drawn, words=lambda seed: (seed[0], 0)),
     },
     tolerance=Exact(),
     # Rows of every length modulo a group of 4, around a warp, a block's groups, a step of them.
@@ -634,6 +675,9 @@ GUMBEL = Spec(
     ),
     large=(v_shape(65, 128_256), v_shape(70_001, 33), v_shape(3, 1_000_003), v_shape(1031, 1031)),
     work=lambda sizes: sizes["rows"] * (60_000 + 60 * sizes["V"]),
+    slice_dim="rows",
+    sampled=True,
+    reference_takes_rows=True,
     baselines={"softmax and torch.multinomial": torch_multinomial},
 )
 
@@ -642,15 +686,6 @@ GUMBEL = Spec(
 LAST = 1.0 - 2.0**-24  # the largest f32 below 1
 STEP = 2.0**-17  # of the running sum of probabilities: a token with less is not aimed at where another has more
 LOGITS: WeakKeyDictionary[Rng, ndarray] = WeakKeyDictionary()  # what was drawn as x, for what fills u
-
-
-def by_parts(of: Callable[..., ndarray], x: ndarray, *per_row: ndarray) -> ndarray:
-    """``of`` of every row and its numbers, some rows at a time."""
-    import numpy
-
-    step = max(1, BLOCK // x.shape[1])
-    parts = [tuple(array[first : first + step] for array in (x, *per_row)) for first in range(0, len(x), step)]
-    return numpy.concatenate(side_by_side(of, parts))
 
 
 def min_p_weights(x: ndarray, T: ndarray, min_p: ndarray) -> ndarray:
@@ -703,33 +738,43 @@ def min_p_apart(fill: Fill, T: tuple[float, ...], min_p: tuple[float, ...]) -> F
     def fill_apart(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
         import numpy
 
-        x = rounded(fill(rng, shape, sizes))
-        room = GAP * of_rows(shape[0], T)[:, None]
-        top = x.max(axis=1, keepdims=True)
-        least = top + of_rows(shape[0], T)[:, None] * numpy.log(of_rows(shape[0], min_p))[:, None]
-        x = rounded(numpy.where((abs(x - least) < room) & (x < top), least - 2 * room, x))
-        LOGITS[rng] = x
-        return x
+        def moved(x: ndarray, T: ndarray, min_p: ndarray) -> ndarray:
+            x = x.astype(numpy.float64)
+            room, top = GAP * T, x.max(axis=1)
+            least = top + T * numpy.log(min_p)
+            row, column = ((abs(x - least[:, None]) < room[:, None]) & (x < top[:, None])).nonzero()
+            x[row, column] = (least - 2 * room)[row]
+            return x.astype(numpy.float32)
+
+        rows = shape[0]
+        LOGITS[rng] = by_parts(moved, in_f32(fill, rng, shape, sizes), of_rows(rows, T), of_rows(rows, min_p))
+        return LOGITS[rng]
 
     return fill_apart
 
 
-def in_steps(weights_of: Callable[[ndarray, int], ndarray]) -> Fill:
-    """For each row the middle of a step of the running sum, the token drawn with its probability."""
+def in_steps(weights_of: Callable[[ndarray, ndarray], ndarray]) -> Fill:
+    """For each row the middle of a step of the running sum, the token drawn with its probability. ``weights_of`` gets
+    logits and the indices of their rows."""
+
+    def middles(logits: ndarray, rows: ndarray, drawn: ndarray) -> ndarray:
+        import numpy
+
+        weights = weights_of(logits.astype(numpy.float64), rows)
+        weights /= weights.sum(axis=1, keepdims=True)
+        tokens, each = at_share(weights, drawn), numpy.arange(len(rows))
+        tokens = numpy.where(weights[each, tokens] < STEP, weights.argmax(axis=1), tokens)
+        before = numpy.array([row[:token].sum() for row, token in zip(weights, tokens, strict=True)])
+        middle: ndarray = before + weights[each, tokens] / 2
+        return middle
 
     def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+        import numpy
 
         drawn = rng.uniform(shape, 0.0, 1.0)
         if rng not in LOGITS:  # u alone is drawn, as an example of its values
             return drawn
-        for row, logits in enumerate(LOGITS[rng]):
-            weights = weights_of(logits[None, :], row)[0]
-            weights /= weights.sum()
-            token = at_share(weights[None, :], drawn[row : row + 1])[0]
-            if weights[token] < STEP:
-                token = weights.argmax()
-            drawn[row] = weights[:token].sum() + weights[token] / 2
-        return drawn
+        return by_parts(middles, LOGITS[rng], numpy.arange(shape[0]), drawn)
 
     return fill
 
@@ -744,14 +789,15 @@ def early(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
 def min_p_kind(name: str, x: Fill, T: tuple[float, ...], min_p: tuple[float, ...], u: Fill | None = None) -> InputKind:
     import numpy
 
-    def weights(logits: ndarray, row: int) -> ndarray:
-        return min_p_weights(logits, numpy.array([T[row % len(T)]]), numpy.array([min_p[row % len(min_p)]]))
+    def weights(logits: ndarray, rows: ndarray) -> ndarray:
+        return min_p_weights(logits, numpy.array(T)[rows % len(T)], numpy.array(min_p)[rows % len(min_p)])
 
     fills = {"x": min_p_apart(x, T, min_p), "T": temperatures(*T), "min_p": temperatures(*min_p)}
     return InputKind(name, {**fills, "u": u or in_steps(weights)})
 
 
-def in_levels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+@Periodic
+def in_levels(rng: Rng, shape: tuple[int, ...]) -> ndarray:
     """Few likely columns, whose weights are 1, 1/2, 1/4, 1/8 and 1/16 of the largest, and many that are far below.
 
     No logit is negative, so that timed calls get no others. Their rows are other parts of the same logits. They fit the
@@ -864,6 +910,8 @@ MIN_P = Spec(
     ),
     large=(v_shape(65, 128_256), v_shape(70_001, 33), v_shape(3, 1_000_003), v_shape(1031, 1031)),
     work=lambda sizes: sizes["rows"] * (300_000 + 30 * sizes["V"]),
+    slice_dim="rows",
+    sampled=True,
     baselines={"softmax and torch.multinomial": torch_multinomial},
 )
 
@@ -922,7 +970,7 @@ def noted(fill: Fill) -> Fill:
     """What ``fill`` draws as x, for what fills top_p and u."""
 
     def fill_noted(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
-        LOGITS[rng] = rounded(fill(rng, shape, sizes))
+        LOGITS[rng] = in_f32(fill, rng, shape, sizes)
         return LOGITS[rng]
 
     return fill_noted
@@ -931,25 +979,26 @@ def noted(fill: Fill) -> Fill:
 def between_sums(T: tuple[float, ...], aims: tuple[float, ...]) -> Fill:
     """Shares near the aims, each in the middle between two sums that thresholds keep; an aim of 1 stays 1."""
 
-    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    def between(logits: ndarray, T: ndarray, shares: ndarray) -> ndarray:
         import numpy
 
+        falling = -numpy.sort(-logits.astype(numpy.float64), axis=1)
+        sums = numpy.exp((falling - falling[:, :1]) / T[:, None]).cumsum(axis=1)
+        sums /= sums[:, -1:]
+        other, edge = falling[:, 1:] != falling[:, :-1], numpy.ones((len(logits), 1), bool)
+        starts, ends = numpy.hstack([edge, other]), numpy.hstack([other, edge])  # of equal logits
+        start = numpy.maximum.accumulate(numpy.where(starts, numpy.arange(logits.shape[1]), 0), axis=1)
+        before = numpy.where(start > 0, numpy.take_along_axis(sums, numpy.maximum(start, 1) - 1, axis=1), 0.0)
+        good = ends & (sums - before > 2 * STEP) & (sums >= shares[:, None])
+        at = numpy.where(good.any(axis=1), good.argmax(axis=1), ends.argmax(axis=1))
+        each = numpy.arange(len(logits))
+        return numpy.where(shares >= 1.0, shares, (before[each, at] + sums[each, at]) / 2)
+
+    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
         shares = of_rows(shape[0], aims)
         if rng not in LOGITS:  # top_p alone is drawn, as an example of its values
             return shares
-        for row, logits in enumerate(LOGITS[rng]):
-            if shares[row] >= 1.0:
-                continue
-            falling = -numpy.sort(-logits)
-            sums = numpy.exp((falling - falling[0]) / T[row % len(T)]).cumsum()
-            sums /= sums[-1]
-            starts = numpy.flatnonzero(numpy.concatenate([[True], falling[1:] != falling[:-1]]))  # of equal logits
-            ends = numpy.concatenate([starts[1:], [len(falling)]]) - 1
-            before = numpy.where(starts > 0, sums[starts - 1], 0.0)
-            wide = sums[ends] - before > 2 * STEP
-            at = int((wide & (sums[ends] >= shares[row])).argmax()) if (wide & (sums[ends] >= shares[row])).any() else 0
-            shares[row] = (before[at] + sums[ends[at]]) / 2
-        SHARES[rng] = rounded(shares)
+        SHARES[rng] = rounded(by_parts(between, LOGITS[rng], of_rows(shape[0], T), shares))
         return SHARES[rng]
 
     return fill
@@ -963,8 +1012,8 @@ def in_kept_steps(T: tuple[float, ...]) -> Fill:
         if rng not in SHARES:
             return rng.uniform(shape, 0.0, 1.0)
 
-        def weights(logits: ndarray, row: int) -> ndarray:
-            return top_p_kept(logits, of_rows(shape[0], T)[row : row + 1], SHARES[rng][row : row + 1])
+        def weights(logits: ndarray, rows: ndarray) -> ndarray:
+            return top_p_kept(logits, of_rows(shape[0], T)[rows], SHARES[rng][rows])
 
         return in_steps(weights)(rng, shape, sizes)
 
@@ -976,7 +1025,8 @@ def top_p_kind(name: str, x: Fill, T: tuple[float, ...], top_p: tuple[float, ...
     return InputKind(name, {**fills, "u": u or in_kept_steps(T)})
 
 
-def in_high_levels(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+@Periodic
+def in_high_levels(rng: Rng, shape: tuple[int, ...]) -> ndarray:
     """As in_levels, with the likely columns so far above the others that these have no part in any sum."""
     import numpy
 

@@ -20,13 +20,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.content.spec import Exact, Fill, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor
+from grader.content.spec import Exact, Fill, InputKind, Operations, Periodic, Rng, Size, Sizes, Spec, Tensor
 
 if TYPE_CHECKING:
     import torch
     from numpy import ndarray
 
 LARGEST = 2**31 - 1
+BLOCK = 1 << 16  # elements that are worked out at a time: a processor's cache holds them
 
 
 def most_of(length: int) -> int:
@@ -269,9 +270,16 @@ def segment_first(head: ndarray) -> ndarray:
 
 
 def segmented(x: ndarray, head: ndarray, sizes: Sizes) -> ndarray:
-    first = segment_first(head)
-    sums = x.cumsum()
-    return sums - sums[first] + x[first]
+    import numpy
+
+    y, carried = numpy.empty_like(x), numpy.zeros(1, x.dtype)
+    for start in range(0, len(x), BLOCK):
+        part = x[start : start + BLOCK]
+        sums, places = part.cumsum(), head[start : start + BLOCK].nonzero()[0]
+        before = numpy.concatenate([-carried, sums[places] - part[places]])  # each segment: what sums has too much
+        sums -= before.repeat(numpy.diff(places, prepend=0, append=len(part)))
+        y[start : start + BLOCK], carried = sums, sums[-1:]
+    return y
 
 
 def behind_head(x: ndarray, head: ndarray, sizes: Sizes) -> ndarray:
@@ -284,13 +292,13 @@ def behind_head(x: ndarray, head: ndarray, sizes: Sizes) -> ndarray:
 def heads(one_in: int) -> Fill:
     """Any byte but 0 in one place of ``one_in``, drawn at random; 0: nowhere."""
 
-    def fill(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+    def fill(rng: Rng, shape: tuple[int, ...]) -> ndarray:
         drawn = rng.integers(shape, 1, 255)
         if one_in == 0:
             return drawn * 0
         return drawn * (rng.integers(shape, 0, one_in - 1) == 0)
 
-    return fill
+    return Periodic(fill)
 
 
 def heads_at(*places: int) -> Fill:
@@ -344,8 +352,14 @@ SEGMENTED = replace(
 def partitioned(x: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
     import numpy
 
-    kept = x > 0
-    return numpy.concatenate([x[kept], x[~kept][::-1]]), kept.sum().reshape(1)
+    y, count, last = numpy.empty_like(x), 0, len(x)
+    for start in range(0, len(x), BLOCK):
+        part = x[start : start + BLOCK]
+        kept, others = part[part > 0], part[part <= 0]
+        y[count : count + len(kept)] = kept
+        y[last - len(others) : last] = others[::-1]
+        count, last = count + len(kept), last - len(others)
+    return y, numpy.array([count])
 
 
 def in_rising_order(x: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
@@ -366,7 +380,8 @@ def others_counted(x: ndarray, sizes: Sizes) -> tuple[ndarray, ndarray]:
     return partitioned(x, sizes)[0], (x <= 0).sum().reshape(1)
 
 
-def any_number(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
+@Periodic
+def any_number(rng: Rng, shape: tuple[int, ...]) -> ndarray:
     """All of 32 bits, and one in eight of 0, 1 and -1."""
     import numpy
 

@@ -174,6 +174,9 @@ class Tensor:
     def extent(self, sizes: Sizes) -> tuple[int, ...]:
         return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in self.shape)
 
+    def elements(self, sizes: Sizes) -> int:
+        return prod(self.extent(sizes))
+
 
 @dataclass(frozen=True)
 class Size:
@@ -268,6 +271,8 @@ class Spec:
     this size, but for those that are ``unsliced``, and all of every other input; it is a dimension of every output.
     Large answers are judged by slices. Where it matters which rows a slice has, ``reference_takes_rows`` gives
     reference and magnitude their indices as ``rows``, or None for all.
+    ``sampled`` is True where a row of the answer takes so long that of a timed call only some are worked out, however
+    small the answer is.
     ``batch`` names the sizes that come first in every output, and in every input that has them: the answer for one
     index of them needs nothing of another. Large answers are worked out for a few of them at a time.
     ``baselines`` are what speed is measured against, by the name that difficulty.yaml uses: a function that gets all
@@ -298,6 +303,7 @@ class Spec:
     flops: Callable[[Sizes], int] | None = None
     operations: Operations | None = None
     slice_dim: str | None = None
+    sampled: bool = False
     batch: tuple[str, ...] = ()
     reference_takes_rows: bool = False
     small_shared: int = 0
@@ -309,6 +315,12 @@ class Spec:
     def updated(self) -> frozenset[str]:
         """The names of the inputs that the launcher overwrites: those that an output has, too."""
         return frozenset(tensor.name for tensor in self.inputs) & {tensor.name for tensor in self.outputs}
+
+    @property
+    def sliced(self) -> tuple[Tensor, ...]:
+        """The outputs, and the inputs of which a slice of the outputs needs only the same slice."""
+        inputs = (tensor for tensor in self.inputs if self.slice_dim in tensor.shape and not tensor.unsliced)
+        return (*self.outputs, *inputs)
 
     @property
     def written(self) -> tuple[Tensor, ...]:

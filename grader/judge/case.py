@@ -240,12 +240,15 @@ class Case:
         """The rows of each slice of the outputs; None where they are small, or cannot be had slice by slice."""
         import numpy
 
-        if self.spec.slice_dim is None or self._rows is not None:
+        name = self.spec.slice_dim
+        if name is None or self._rows is not None:
             return None
-        rows = self.sizes[self.spec.slice_dim]
-        elements = max(prod(tensor.extent(self.sizes)) for tensor in self.spec.outputs)
-        step = max(1, SLICE_ELEMENTS * rows // max(elements, 1))
-        if elements < LARGE_ELEMENTS or step >= rows:
+        rows, sliced = self.sizes[name], [tensor.elements(self.sizes) for tensor in self.spec.sliced]
+        step = max(1, SLICE_ELEMENTS * rows // max(1, *sliced))
+        if max(sliced) < LARGE_ELEMENTS or step >= rows:
+            return None
+        others = sum(tensor.elements(self.sizes) for tensor in self.spec.inputs if tensor not in self.spec.sliced)
+        if others * (rows // step) > 2 * (sum(sliced) + others):  # each slice needs them again
             return None
         return [(numpy.arange(first, min(first + step, rows)),) for first in range(0, rows, step)]
 

@@ -724,19 +724,20 @@ def _coming_back(case: Case, rows: ndarray) -> Rows:
 
 
 def _rows(case: Case, seed: str, nth: int | None = None) -> ndarray | None:
-    """Rows to look at of a large answer: a run at random in each of many bands, the first row and the last.
+    """Rows to look at of an answer that is large or takes long: a run at random in each of many bands, the first row
+    and the last.
 
     ``nth``: only in every JUDGED-th band, from this one on.
     """
     import numpy
 
     spec = case.spec
-    total = max(prod(tensor.extent(case.sizes)) for tensor in spec.outputs)
+    total = max(tensor.elements(case.sizes) for tensor in (spec.sliced if spec.sampled else spec.outputs))
     if spec.slice_dim is None or total <= LARGE:
         return None
     count = case.sizes[spec.slice_dim]
     run, band = max(1, RUN_ELEMENTS // (total // count)), count // BANDS
-    if band <= run:
+    if band < run:
         return None
     random = Random(f"rows {seed}")
     places = {0, count - 1}
