@@ -140,7 +140,7 @@ def test_only_the_learners_lines_are_changed() -> None:
 
 def test_a_memset_is_of_another_size_or_one_element_more() -> None:
     sized = the_one(HostChange("cudaMemsetAsync", BYTES, SET, 4 * 9))
-    assert sized.line == LINES["memset"] and has(sized.words, "cudaMemsetAsync", "4 * cols bytes")
+    assert sized.line == LINES["memset"] and has(sized.words, "cudaMemsetAsync", "cols elements of 4 bytes")
     assert has(the_one(HostChange("cudaMemsetAsync", BYTES, ADD, 4)).words, "4 more bytes")
 
 

@@ -469,8 +469,9 @@ def test_the_line_at_fault_is_named_where_a_finding_has_another(
     ],
 )
 def test_what_the_launcher_gives_is_named(name: str, right: str, by: str, facts: list[str], tmp_path: Path) -> None:
-    kinds = {"scale_f32": Kind.OUT_OF_BOUNDS, "histogram_i32": Kind.WRONG_ANSWER}
-    verdict, _ = wrong(name, right, by, tmp_path, kinds.get(name, Kind.UNINITIALISED))
+    kinds = {"scale_f32": Kind.OUT_OF_BOUNDS, "rms_norm_f32_held": Kind.UNINITIALISED}
+    kinds["scan_lookback_i32"] = Kind.UNINITIALISED
+    verdict, _ = wrong(name, right, by, tmp_path, kinds.get(name, Kind.WRONG_ANSWER))
     assert has(of_repair(verdict), *facts)
 
 
@@ -546,6 +547,14 @@ def test_lines_behind_an_access_are_known() -> None:
 def test_types_of_parameters_are_known() -> None:
     struct = ".visible .entry b(\n\t.param .align 64 .b8 b_param_0[128],\n\t.param .f32 b_param_1\n)\n{\n}"
     assert parameter_types(PTX + struct) == [("u64", "u32", "u32"), ("b8", "f32")]
+
+
+def test_few_shapes_whose_grid_is_empty_name_no_other_grid(tmp_path: Path) -> None:
+    """Six cases fail. A grid that follows another size is right in all of them, by chance."""
+    right, by = "(blocks_n * SCALED - 1) / BLOCK_N + 1;", "blocks_n * SCALED / BLOCK_N;"
+    verdict, line = wrong("fp8_block_gemm", right, by, tmp_path, Kind.LAUNCH_FAILED)
+    [index] = [clue.text for clue in verdict.clues if clue.about == "index"]
+    assert has(index, "tiles_n", "= 0", f"line {line}") and not of_repair(verdict)
 
 
 def test_a_few_cases_prove_nothing(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ SOURCE_SECONDS = 1.0  # for code that is close to the source
 WHOLE_SECONDS = 0.6  # of these, for statements as wholes
 EDIT_SECONDS = 2.6  # for edits of the source
 EDIT_RANKS = 2  # behind one that is right, only those of so many ranks are tried, too
+FEWEST = 7  # cases that a change makes right: with 5 and 6, causes were named that were none
 EDIT_CASES = 8  # that an edit must make right, at least: there are many, and some are right by chance
 FAR = 1000  # lines from a finding: of a line that none of its values come from
 OF_OTHER_LINE = 2  # ranks that an edit is after others, on a line that is not suspected
@@ -415,6 +416,8 @@ def _clue(
     lines = {change.line for change in found or pair}
     if 1 <= len(lines) <= LINES:
         names, count = Names(files.source), files.confirmed or len(cases)
+        if count < FEWEST:
+            return
         words = _words(found, count, "or", names) if found else _words(pair, count, "and", names)
         yield Clue("repair", words, line=lines.pop() if len(lines) == 1 else None)
     elif not lines:
@@ -764,9 +767,7 @@ def _right_launchers(
     return _right_calls(trial, launcher_changes(text, own, trial.launched, trial.types, call), cases)
 
 
-def _right_calls(
-    trial: Trial, changes: Iterable[LauncherChange], cases: Sequence[CaseKey]
-) -> Iterator[LauncherChange]:
+def _right_calls(trial: Trial, changes: Iterable[LauncherChange], cases: Sequence[CaseKey]) -> Iterator[LauncherChange]:
     failed, limit = cases[0], min(OF_OTHERS, trial.lab.limits.instructions)
     _, call = trial.given(failed)
     seconds, trial.seconds = trial.seconds, LAUNCHER_SECONDS
