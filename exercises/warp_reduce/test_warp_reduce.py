@@ -160,7 +160,7 @@ SPECS = {
             InputKind("normal", normal()),
             InputKind("negative", negative),
             InputKind("a few special", a_few_special),
-            InputKind("special", edge_values()),
+            InputKind("special", edge_values(at_end=False)),
         ),
         reference=largest,
         near_misses={"the sum": total, "the largest, but at least 0": lambda x, sizes: largest(x, sizes).clip(0)},

@@ -126,10 +126,11 @@ def _in_halves(fill: Fill, axis: int, sign: float, change: float) -> Fill:
     return both_halves
 
 
-def edge_values(*, std: float = 4.0) -> Fill:
+def edge_values(*, std: float = 4.0, at_end: bool = True) -> Fill:
     """Normal draws with one element in four replaced by inf, nan, a zero of either sign, a denormal or a huge value.
 
-    The finite ones exist in f16 too: 6e-8 is its smallest denormal, 65504 its largest number.
+    The finite ones exist in f16 too: 6e-8 is its smallest denormal, 65504 its largest number. ``at_end``: of three
+    or more the last are -inf, inf and nan, since code of their own works on what is left behind the last whole vector.
     """
     hard = (float("inf"), float("-inf"), float("nan"), 0.0, -0.0, 6.0e-8, -6.0e-8, 65504.0, -65504.0, 1.0)
 
@@ -137,7 +138,10 @@ def edge_values(*, std: float = 4.0) -> Fill:
         import numpy
 
         plain = rng.normal(shape, std=std)
-        return numpy.where(rng.integers(shape, 0, 3) > 0, plain, rng.choice(shape, hard))
+        values = numpy.where(rng.integers(shape, 0, 3) > 0, plain, rng.choice(shape, hard))
+        if at_end and values.size >= 3:
+            values.reshape(-1)[-3:] = (-numpy.inf, numpy.inf, numpy.nan)
+        return values
 
     return fill
 
