@@ -62,16 +62,8 @@ if TYPE_CHECKING:
 BLOCK = 1 << 18  # elements whose order is worked out at a time
 
 
-def chosen(of: Callable[[ndarray], ndarray], x: ndarray) -> ndarray:
-    """``of`` of every row, some rows at a time: what is in between stays in a processor's cache."""
-    import numpy
-
-    step = max(1, BLOCK // x.shape[1])
-    return numpy.concatenate(side_by_side(of, [(x[first : first + step],) for first in range(0, len(x), step)]))
-
-
 def by_parts(of: Callable[..., ndarray], x: ndarray, *per_row: ndarray) -> ndarray:
-    """``of`` of every row and its numbers, some rows at a time."""
+    """``of`` of every row and its numbers, some rows at a time: what is in between stays in a processor's cache."""
     import numpy
 
     step = max(1, BLOCK // x.shape[1])
@@ -83,7 +75,7 @@ def by_parts(of: Callable[..., ndarray], x: ndarray, *per_row: ndarray) -> ndarr
 
 
 def argmax(x: ndarray, sizes: Sizes) -> ndarray:
-    return chosen(lambda part: part.argmax(axis=1), x)
+    return by_parts(lambda part: part.argmax(axis=1), x)
 
 
 def last_of_equals(x: ndarray, sizes: Sizes) -> ndarray:
@@ -227,7 +219,7 @@ def topk(x: ndarray, sizes: Sizes, *, last_first: bool = False) -> tuple[ndarray
             return cols - 1 - highest(part[:, ::-1], k)
         return highest(part, k)
 
-    idx = chosen(order, x)
+    idx = by_parts(order, x)
     values = numpy.take_along_axis(x, idx, axis=1)
     past = ((0, 0), (0, k - idx.shape[1]))
     return numpy.pad(values, past, constant_values=-inf), numpy.pad(idx, past, constant_values=-1)

@@ -187,7 +187,7 @@ class Expressions(ABC):
             return [(name, 7 if kind == "floating" else 3) for name in same[:MOST_NAMES]]
         others.sort(
             key=lambda each: (
-                not is_alike(each.name, own.name),
+                not is_similar(each.name, own.name),
                 each.is_fixed != own.is_fixed,
                 each.name not in self.forgotten,
                 not self.used[each.name],
@@ -207,8 +207,8 @@ class Expressions(ABC):
     def _rank_of(self, one: Variable, own: Variable) -> int:
         """The rank of one variable in the place of another of its kind."""
         if kind_of(own) == "floating":
-            return 5 if is_alike(one.name, own.name) else 7
-        if is_alike(one.name, own.name) and not self.is_head:
+            return 5 if is_similar(one.name, own.name) else 7
+        if is_similar(one.name, own.name) and not self.is_head:
             return 2
         if own.is_fixed and one.name in self.forgotten:
             return 2
@@ -716,7 +716,7 @@ def is_sum(node: Node) -> bool:
     return node.kind == "binary" and node.sign in ("+", "-")
 
 
-def is_alike(one: str, other: str) -> bool:
+def is_similar(one: str, other: str) -> bool:
     """Whether two names differ little: in case, one letter or one part; ``OH`` and ``OW``, ``off_q`` and ``off_kv``."""
     if one.lower() == other.lower() or len(one) == len(other) <= 2:
         return True

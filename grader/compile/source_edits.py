@@ -17,7 +17,7 @@ from grader.compile.expression_edits import (
     Expressions,
     any_of,
     found_in,
-    is_alike,
+    is_similar,
     is_sum,
     kind_of,
     shortened,
@@ -262,13 +262,13 @@ class _Statements(Expressions):
             own = found_in(scope, name)
             others = self._others(own, names[0])[:MOST_JOINT] if own is not None else []
             for text, rank in others:
-                is_near = name.startswith(text) or text.startswith(name) or is_alike(name, text)
+                is_near = name.startswith(text) or text.startswith(name) or is_similar(name, text)
                 if not (own is not None and own.is_fixed) and not is_near:
                     continue
-                alike = {
-                    one: two for one in present - {name} if (two := _alike(name, text, one)) and found_in(scope, two)
+                similar = {
+                    one: two for one in present - {name} if (two := _similar(name, text, one)) and found_in(scope, two)
                 }
-                for changed in ({name: text}, {name: text, **alike})[: 1 + bool(alike)]:
+                for changed in ({name: text}, {name: text, **similar})[: 1 + bool(similar)]:
                     self._replace([each for each in names if each.sign in changed], changed, rank + (other is not None))
 
     def _replace(self, nodes: Sequence[Node], changed: dict[str, str], rank: int) -> None:
@@ -294,7 +294,7 @@ class _Statements(Expressions):
                     self._exchange(one, two, 1)
 
 
-def _alike(name: str, other: str, third: str) -> str:
+def _similar(name: str, other: str, third: str) -> str:
     """What a third name becomes where ``name`` becomes ``other``: ``H``, for ``OH`` and ``OW``, is ``W``."""
     first = _common(name, other)
     last = _common(name[first:][::-1], other[first:][::-1])

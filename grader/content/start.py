@@ -16,7 +16,6 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import count
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -468,7 +467,7 @@ def _drawn_sizes(spec: Spec) -> Sizes:
 
 
 def _elements(spec: Spec, sizes: Sizes) -> int:
-    return sum(prod(each.extent(sizes)) for each in spec.inputs)
+    return sum(each.elements(sizes) for each in spec.inputs)
 
 
 def _arrays(spec: Spec) -> str:

@@ -16,7 +16,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
-from math import prod
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -349,7 +348,7 @@ def _terms(spec: Spec, sizes: Sizes) -> float:
     """The number of terms of an answer's longest sum; of elements where the spec does not say."""
     if isinstance(spec.tolerance, Accumulated):
         return spec.tolerance.terms(sizes)
-    return max((prod(tensor.extent(sizes)) for tensor in spec.inputs), default=0)
+    return max((tensor.elements(sizes) for tensor in spec.inputs), default=0)
 
 
 def _named(search: _Search) -> list[Sizes]:

@@ -7,7 +7,6 @@ the earlier kernel in a case that passes, too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
 
 from grader.devices import Finding, Outcome
 from grader.devices.counters import Writer
@@ -57,9 +56,9 @@ def _is_last(lab: Lab, name: str, flat: int, writer: Writer) -> bool:
     A later kernel may add to a part of an output: a case without this element tells nothing.
     """
     tensor = next(tensor for tensor in lab.spec.outputs if tensor.name == name)
-    passing = [key for key, wrong in lab.known.items() if not wrong and prod(tensor.extent(dict(key.sizes))) > flat]
+    passing = [key for key, wrong in lab.known.items() if not wrong and tensor.elements(dict(key.sizes)) > flat]
     for key in sorted(passing, key=lambda key: lab.spec.work(dict(key.sizes)))[:PASSING]:
-        places = {flat, prod(tensor.extent(dict(key.sizes))) - 1}
+        places = {flat, tensor.elements(dict(key.sizes)) - 1}
         outcome = lab.run(Case(lab.kata, lab.spec, key), watch=[(name, place) for place in sorted(places)])
         if outcome is not None:
             last = [outcome.writers.get(f"{name}[{place}]") for place in places]

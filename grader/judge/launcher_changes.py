@@ -19,6 +19,7 @@ from math import ceil, isfinite, log2, prod, sqrt
 from grader.content.functions import Code, Function, constants_of, split
 from grader.devices import Call, HostChange, Poison
 from grader.devices.counters import Launched
+from grader.judge.cards import WARP
 
 GRID, BLOCK, SHARED, BYTES, PARAMETER = 0, 3, 6, 7, 8  # places, as in the engine's host_changes.h
 SET, ADD, MULTIPLY, SCALE, TAKE = range(5)
@@ -28,7 +29,6 @@ FACTORS = (2, 4, 8, 16, 32)
 MAP, BOX, SWIZZLE = 16, 5, 10  # places in a tensor map
 MAPS = "cuTensorMapEncodeTiled"
 SWIZZLES = {"none": 0, "32 bytes": 1, "64 bytes": 2, "128 bytes": 3}
-WARP = 32
 MOST_BLOCKS = 1 << 14
 MOST_PARAMETERS = 16
 SIZEOF = (4, 2, 8)
@@ -193,8 +193,7 @@ class _Places:
     def fixed(self, place: int, how: int, number: int, words: str, *more: HostChange) -> Iterator[LauncherChange]:
         """A change that is the same in all cases."""
         if (line := self.line(place)) is not None:
-            change = (self.set(place, how, number), *more)
-            yield LauncherChange(line, words, lambda call: replace(call, host=change))
+            yield LauncherChange(line, words, _with((self.set(place, how, number), *more)))
 
     def computed(self, place: int, words: str, number: Callable[[Call], int | None]) -> Iterator[LauncherChange]:
         """A number that follows from the case's sizes."""
@@ -385,7 +384,7 @@ def _of_runtime(code: Code, own: Collection[int], call: Call) -> Iterator[Launch
         for text, count in _sizes_of(call).items():
             for size in SIZEOF:
                 words = f"{function} is about {text} elements of {size} bytes"
-                yield LauncherChange(line, words, _sized(function, size, count))
+                yield LauncherChange(line, words, _sized(function, BYTES, count, size))
         for size in sorted(SIZEOF):
             change = (HostChange(function, BYTES, ADD, size),)
             yield LauncherChange(line, f"{function} is about {size} more bytes", _with(change))
@@ -395,8 +394,8 @@ def _with(change: tuple[HostChange, ...]) -> Callable[[Call], Call]:
     return lambda call: replace(call, host=change)
 
 
-def _sized(function: str, element: int, count: Callable[[Call], int]) -> Callable[[Call], Call]:
-    return lambda call: replace(call, host=(HostChange(function, BYTES, SET, element * count(call)),))
+def _sized(of: str, place: int, count: Callable[[Call], int], factor: int = 1) -> Callable[[Call], Call]:
+    return lambda call: replace(call, host=(HostChange(of, place, SET, factor * count(call)),))
 
 
 def _maps(code: Code, own: Collection[int], call: Call) -> Iterator[LauncherChange]:
@@ -409,7 +408,7 @@ def _maps(code: Code, own: Collection[int], call: Call) -> Iterator[LauncherChan
 
         def made(words: str, *numbers: tuple[int, int, int], nth: int = nth, line: int = line) -> LauncherChange:
             change = tuple(HostChange(MAPS, MAP * nth + place, how, number) for place, how, number in numbers)
-            return LauncherChange(line, words, lambda call: replace(call, host=change))
+            return LauncherChange(line, words, _with(change))
 
         name = match[1]
         dims, boxes = ((0, TAKE, 1), (1, TAKE, 0)), ((BOX, TAKE, BOX + 1), (BOX + 1, TAKE, BOX))
@@ -422,11 +421,7 @@ def _maps(code: Code, own: Collection[int], call: Call) -> Iterator[LauncherChan
             for factor in FACTORS[:3]:
                 yield made(f"{name}'s box has {factor} times as many {noun}", (BOX + axis, MULTIPLY, factor))
             for text, size in _sizes_of(call).items():
-
-                def sized(call: Call, place: int = MAP * nth + axis, size: Callable[[Call], int] = size) -> Call:
-                    return replace(call, host=(HostChange(MAPS, place, SET, size(call)),))
-
-                yield LauncherChange(line, f"{name} has {text} {noun}", sized)
+                yield LauncherChange(line, f"{name} has {text} {noun}", _sized(MAPS, MAP * nth + axis, size))
 
 
 def _zeros(call: Call) -> Iterator[LauncherChange]:

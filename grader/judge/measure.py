@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
-from math import prod
 from random import Random
 from statistics import geometric_mean, median
 from typing import TYPE_CHECKING, Any
@@ -265,7 +264,7 @@ def _fits(spec: Spec, sizes: Mapping[str, int]) -> int:
 def _fit_memory(spec: Spec, sizes: Mapping[str, int]) -> int:
     """How many of them memory allows; at least 1."""
     tensors = (*spec.inputs, *spec.outputs)
-    elements = sum(prod(tensor.extent(sizes)) for tensor in tensors)
+    elements = sum(tensor.elements(sizes) for tensor in tensors)
     return max(1, available_bytes() // 2 // (ANSWER_ELEMENT_BYTES * max(1, elements)))
 
 
@@ -509,7 +508,7 @@ def min_bytes_of(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> int:
 def _tensor_bytes(kata: Kata, spec: Spec, sizes: Mapping[str, int]) -> tuple[int, int]:
     """(of all inputs, of all outputs)"""
     of_inputs, of_outputs = (
-        sum(prod(tensor.extent(sizes)) * spec.dtype(tensor, kata).itemsize for tensor in tensors)
+        sum(tensor.elements(sizes) * spec.dtype(tensor, kata).itemsize for tensor in tensors)
         for tensors in (spec.inputs, spec.outputs)
     )
     return of_inputs, of_outputs

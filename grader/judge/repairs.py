@@ -371,7 +371,7 @@ def repair(
     if program is None or program.device != "sim" or program.ptx.stat().st_size > LARGEST:
         return
     cases = _cases(lab, failed)
-    elements = sum(prod(tensor.extent(dict(key.sizes))) for key in cases for tensor in lab.spec.outputs)
+    elements = sum(tensor.elements(dict(key.sizes)) for key in cases for tensor in lab.spec.outputs)
     if len(cases) < LEAST_CASES or elements < ELEMENTS:
         return
     with (

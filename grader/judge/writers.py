@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from grader.devices.counters import Writer
+from grader.judge.cards import WARP
 from grader.judge.lab import Judged, Lab
 from grader.verdict import Clue
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 WATCHED = 384  # elements in one call
 LEAST = 4  # of either kind
-WARP = 32
 SHOWN = 6
 
 
