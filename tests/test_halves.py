@@ -10,10 +10,11 @@ from pathlib import Path
 
 import passed_before
 import pytest
+from patience import wait_for, wait_for_the_end_of
 
 from grader.compile import build as building
 from grader.compile.build import Build, CompileFailure, Request, Target, build, exported_names
-from grader.compile.halves import Plan, _is_as_expected, plan
+from grader.compile.halves import Plan, _Compiler, _is_as_expected, plan
 from grader.compile.symbols import dependencies
 from grader.compile.toolchain import Toolchain, find_toolchain
 from grader.content.catalog import load_catalog
@@ -48,6 +49,13 @@ class Both:
 
     halves: Build | CompileFailure
     whole: Build | CompileFailure
+
+
+WAITS = """cat host/kata.cudafe1.stub.c &
+echo $! > begun
+mv begun child
+wait
+"""
 
 
 @pytest.fixture
@@ -183,3 +191,18 @@ def test_data_of_any_length_is_as_expected(tmp_path: Path, monkeypatch: pytest.M
     with Path("kata.fatbin").open("ab") as file:
         file.write(bytes(8))
     assert not _is_as_expected("kata")
+
+
+def test_a_compiler_that_waits_for_kernels_in_vain_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """g++ starts another program, and that waits at the pipe."""
+    monkeypatch.chdir(tmp_path)
+    Path("waits").write_text(WAITS)
+    compiler = _Compiler("sh waits", "kata")
+    compiler.begin({**os.environ})
+    wait_for(Path("child").exists, "a program that reads the pipe")
+    child = int(Path("child").read_text())
+    compiler.close()
+    wait_for_the_end_of([child])
+    assert not Path("host").exists()

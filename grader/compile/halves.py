@@ -165,7 +165,7 @@ class _Compiler:
             self._process = subprocess.Popen(
                 ["sh", "-c", f"exec {self._command}"], env=environment, stdout=said, stderr=subprocess.STDOUT
             )
-        _WAITING.append(self._process)
+        _WAITING.append(self)
 
     def given_stub(self) -> bytes | None:
         """What it prints, once it has what it waits for; None where it fails."""
@@ -184,23 +184,31 @@ class _Compiler:
             _out_of_time()
         return self._said.read_bytes() if self._process.returncode == 0 else None
 
-    def close(self) -> None:
-        """End it where it still waits, and remove its folder."""
+    def end(self) -> None:
+        """End it where it still waits: the driver by a signal, what that has begun by an empty pipe."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+        with contextlib.suppress(FileNotFoundError):  # it has ended
+            pipe = os.open(self._place / self._stub, os.O_RDWR)
+            (self._place / self._stub).unlink()
+            os.close(pipe)
+
+    def close(self) -> None:
+        """End it, and remove its folder."""
+        self.end()
         for path in self._place.iterdir():
             path.unlink()
         self._place.rmdir()
 
 
-_WAITING: list[subprocess.Popen[bytes]] = []
+_WAITING: list[_Compiler] = []
 
 
 def _out_of_time() -> NoReturn:
     """One of the commands has used up its time: with it ends what waits for it."""
-    for process in _WAITING:
-        process.kill()
+    for compiler in _WAITING:
+        compiler.end()
     os._exit(128 + signal.SIGXCPU)
 
 
