@@ -148,6 +148,7 @@ SLICE = 6  # katas of a family that one process compiles and grades
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-seeds", action="store_true", help="try tests of races on many more schedules")
     parser.addoption("--all-cases", action="store_true", help="all cases of a grade where a few are tried by default")
+    parser.addoption("--all-causes", action="store_true", help="the cause of every wrong kernel, not of one in 32")
     parser.addoption("--fresh", action="store_true", help="also what passed before, and nothing has touched since")
     parser.addoption("--katas", metavar="A,B", help=f"of {OF_KATAS}, only the tests of these katas")
 

@@ -113,7 +113,7 @@ def _of_the_repository(item: pytest.Item) -> list[str | Path] | None:
 
 def _of_all(item: pytest.Item) -> bool:
     """Whether more than usual is asked of tests."""
-    return any(item.config.getoption(name) for name in ("--all-seeds", "--all-cases"))
+    return any(item.config.getoption(name) for name in ("--all-seeds", "--all-cases", "--all-causes"))
 
 
 # Marks for a module of tests. The first kind reads no kata, the second may read any file of the repository.

@@ -50,9 +50,10 @@ DEVICES = ("sim", "gpu")
 GAP = 4.0  # a wrong answer is off by this many times what is allowed, or more
 ROOM = 0.5  # of what is allowed, a right answer uses no more
 SCREEN = 40  # lines
-# One of so many files that must fail is looked into as a learner's file is, for its smallest case and its cause: that
-# takes longer than to find that it is wrong. A wrong kernel whose smallest shape is written down is, too.
-LOOKED_INTO = 8
+# One of so many files that must fail is looked into as a learner's file is: for its smallest case, and some of these
+# for their cause, too. Either takes longer than to find that a file is wrong. A wrong kernel whose smallest shape is
+# written down is looked into for that.
+SMALLEST, CAUSES = 8, 32
 
 # Said of files that are not kernels at all, or of speed, which only a GPU has.
 OTHER_KINDS = {Kind.PASS, Kind.NOT_STARTED, Kind.TOO_SLOW, Kind.INCONCLUSIVE}
@@ -74,7 +75,8 @@ def what_it_reads(item: Any) -> list[str | Path] | None:
     parameters: Mapping[str, Any] = item.callspec.params
     wrong: WrongKernel | None = parameters.get("wrong")
     is_exploit = wrong is not None and ROOT / "tests" / "exploits" in wrong.path.parents
-    if is_exploit or parameters["device"] != "sim" or item.config.getoption("--all-cases"):
+    asks_more = any(item.config.getoption(name) for name in ("--all-cases", "--all-causes"))
+    if is_exploit or parameters["device"] != "sim" or asks_more:
         return None
     kata: Kata = parameters["kata"] if wrong is None else wrong.kata
     entry = [] if wrong is None else [wrong.path.read_text(), repr((wrong.sim, wrong.sizes, wrong.says, wrong.timed))]
@@ -232,8 +234,8 @@ def builds(request: pytest.FixtureRequest) -> Iterator[Builds]:
 _GRADES: dict[tuple[str, Path], Grade] = {}
 
 
-def graded(wrong: WrongKernel, device: str) -> Grade:
-    """The grade of a file on a device, made once in a run."""
+def graded(wrong: WrongKernel, device: str, causes: int = CAUSES) -> Grade:
+    """The grade of a file on a device, made once in a run. One in ``causes`` is looked into for its cause."""
     key = (device, wrong.path)
     if key not in _GRADES:
         refused = nvcc_for(wrong)
@@ -241,8 +243,8 @@ def graded(wrong: WrongKernel, device: str) -> Grade:
             if device == "sim" and wrong.sim.kinds == (Kind.TIME_OUT,):
                 patch.setattr(pipeline, "budget_for", impatient)
             options = with_jobs(as_wrong(wrong, device))
-            looked_into = is_looked_into(wrong.path)
-            options = replace(options, smallest=looked_into or wrong.sizes is not None, diagnose=looked_into)
+            options = looked_into(options, wrong.path, causes)
+            options = replace(options, smallest=options.smallest or wrong.sizes is not None)
             result = grade(wrong.kata, options, source=wrong.path)
             if result.verdict.kind is Kind.WRONG_ANSWER and result.verdict.error_share < GAP and not options.smallest:
                 # The first case is nearly right; a search would find one that is further off.
@@ -251,8 +253,16 @@ def graded(wrong: WrongKernel, device: str) -> Grade:
     return present(_GRADES[key])
 
 
-def is_looked_into(path: Path) -> bool:
-    return crc32(path.name.encode()) % LOOKED_INTO == 0
+def looked_into(options: Options, path: Path, causes: int) -> Options:
+    """As the file's name says."""
+    number = crc32(path.name.encode())
+    return replace(options, smallest=number % min(SMALLEST, causes) == 0, diagnose=number % causes == 0)
+
+
+@pytest.fixture(scope="session")
+def causes(request: pytest.FixtureRequest) -> int:
+    """One of so many files that must fail is looked into for its cause."""
+    return 1 if request.config.getoption("--all-causes") else CAUSES
 
 
 def impatient(device: str) -> SearchBudget:
@@ -335,9 +345,11 @@ def shown_lines(grade: Grade) -> list[int]:
 
 @READS
 @pytest.mark.parametrize("wrong", BY_NAME.values(), ids=BY_NAME)
-def test_wrong_kernel_gets_its_verdict(wrong: WrongKernel, device: str, gap: Callable[[str, str, float], None]) -> None:
+def test_wrong_kernel_gets_its_verdict(
+    wrong: WrongKernel, device: str, causes: int, gap: Callable[[str, str, float], None]
+) -> None:
     """And there is a gap between right and wrong: no wrong answer comes close to passing."""
-    result = graded(wrong, device)
+    result = graded(wrong, device, causes)
     verdict, story = result.verdict, explanation(result)
     assert verdict.kind in wrong.expected(device).kinds, story
     if verdict.passed:
@@ -454,10 +466,10 @@ def test_solution_passes_on_the_oldest_card(kata: Kata, device: str) -> None:
 @READS
 @pytest.mark.parametrize("kata", KATAS.values(), ids=list(KATAS))
 @ON_SIM
-def test_skeleton_compiles_and_does_not_pass(kata: Kata, device: str) -> None:
+def test_skeleton_compiles_and_does_not_pass(kata: Kata, device: str, causes: int) -> None:
     """A learner's first error is the learner's own. What is graded has its TODO markers blanked."""
     source, options = skeleton_without_marks(kata, device)
-    options = replace(with_jobs(options), smallest=is_looked_into(source))
+    options = looked_into(with_jobs(options), source, causes)
     result = present(grade(kata, options, source=source))
     assert result.verdict.kind is not Kind.DOES_NOT_COMPILE, explanation(result)
     assert not result.passed, "it passes with nothing filled in"
