@@ -32,7 +32,7 @@ from grader.verdict import Kind
 ROOT = Path(__file__).resolve().parent.parent
 KATA = load_catalog(ROOT).katas["relu_f32"]
 RIGHT = KATA.solution_path.read_text()
-OPTIONS = Options(device="sim", last_failure=False)
+OPTIONS = Options(device="sim", last_failure=False, diagnose=False)
 COMPARES = "< 0.0f"
 KEEP, BREAK = "", "#define LESS >\n"  # what a header makes of the right file
 OBJECTS = cache_folder() / "objects"  # of the simulator; a test has a cache of its own
