@@ -461,7 +461,8 @@ def _timed_bytes(request: Request, options: Options) -> int:
 
 
 def _with_offsets(verdict: Verdict, built: Build) -> Verdict:
-    lines = narrow_lines(built.ptx.read_text(errors="replace"), built.source.name)
+    ptx, source = (file.read_text(errors="replace") for file in (built.ptx, built.source))
+    lines = narrow_lines(ptx, built.source.name, source)
     return replace(verdict, narrow_offsets=lines)
 
 

@@ -21,17 +21,17 @@ pytestmark = passed_before.REPOSITORY
 ROOT = Path(__file__).resolve().parent.parent
 
 SOURCE = HERE / "offsets.cu"
-NARROW = ("in a function", "direct", "kept in a variable")
+NARROW = ("in a function", "direct", "kept in a variable", "where nvcc computes it", "of the access")
 
 
 def test_products_of_sizes_are_found_and_nothing_else() -> None:
     ptx = (build(SOURCE) / "kata.ptx").read_text()
-    assert {*narrow_lines(ptx, SOURCE.name)} == {line_of(SOURCE, mark) for mark in NARROW}
+    assert {*narrow_lines(ptx, SOURCE.name, SOURCE.read_text())} == {line_of(SOURCE, mark) for mark in NARROW}
 
 
 @pytest.mark.parametrize("text", ["", "no PTX at all", ".visible .entry k(\n)\n{\n\tret;\n}\n"])
 def test_without_products_there_is_nothing(text: str) -> None:
-    assert narrow_lines(text, "kata.cu") == ()
+    assert narrow_lines(text, "kata.cu", text) == ()
 
 
 def test_pass_names_the_learners_own_lines() -> None:

@@ -6,6 +6,9 @@ parameter of the kernel goes into it, and what comes of it is widened only then 
 
 Products that only count what one block has (with constants, of thread and block numbers alone) are none of these, nor
 is what a division, a remainder or a mask has made small again.
+
+nvcc computes a product where its factors are known, and gives it that line: often one above the learner's own. A line
+that does not have the name of the parameter that is multiplied there cannot be its line. Then the access has one, too.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from grader.compile.locations import LOCATION, files_called, place_of
+from grader.content.functions import Code
 
 Place = tuple[int, int]  # a file of the PTX, and a line in it
 
@@ -75,12 +79,16 @@ class _Function:
     """``sizes`` are registers that come of a parameter; ``narrow`` those that come of a product, with where."""
 
     instructions: Sequence[_Instruction]
+    moved: Callable[[str, Place], bool]  # whether a parameter cannot have been multiplied in a line
     sizes: set[str] = field(default_factory=set)
     narrow: dict[str, set[Place]] = field(default_factory=lambda: defaultdict(set))
     quotients: set[tuple[str, str]] = field(default_factory=set)  # and what they are quotients by
+    parameters: dict[str, str] = field(default_factory=dict)  # register -> what it is loaded from
+    elsewhere: set[Place] = field(default_factory=set)  # products that have the line of something else
 
     def lines(self) -> Iterator[Place]:
-        """Where the products stand that go into an address."""
+        """Where the products stand that go into an address, and its accesses where that is not sure."""
+        self.parameters = {each.target: each.sources[0] for each in self.instructions if each.kind.parameter}
         divisions = (each for each in self.instructions if each.opcode.startswith("div."))
         self.quotients = {(each.target, each.sources[1]) for each in divisions}
         self._settle(self._size, [each for each in self.instructions if each.kind.parameter or each.kind.sized])
@@ -89,7 +97,10 @@ class _Function:
             if each.kind.access:
                 for operand in each.operands:
                     for register in _REGISTER.findall(operand) if operand.startswith("[") else ():
-                        yield from self.narrow.get(register, ()) if register.startswith("%rd") else ()
+                        found = self.narrow.get(register, set()) if register.startswith("%rd") else set()
+                        yield from found
+                        if not found.isdisjoint(self.elsewhere):
+                            yield each.place
 
     def _settle(self, step: Callable[[_Instruction], None], instructions: Sequence[_Instruction]) -> None:
         """Registers may be written in any order, in loops: until nothing is new."""
@@ -110,6 +121,9 @@ class _Function:
             sized = one in self.sizes or other in self.sizes
             if one.startswith("%") and other.startswith("%") and sized and not is_remainder:
                 found.add(each.place)
+                factors = [self.parameters[factor] for factor in (one, other) if factor in self.parameters]
+                if factors and all(self.moved(factor, each.place) for factor in factors):
+                    self.elsewhere.add(each.place)
         if each.kind.passes:
             # What is taken away was less than what it is taken from, or wraps back.
             for source in each.sources[:1] if each.opcode.startswith("sub.") else each.sources:
@@ -121,13 +135,29 @@ _COMMA = re.compile(r",(?![^\[{]*[\]}])")
 _ANY_PRODUCT = re.compile(r"\.lo\.[usb]32\s+%\w+, %\w+, %")
 
 
-def narrow_lines(ptx: str, name: str) -> tuple[int, ...]:
+def narrow_lines(ptx: str, name: str, source: str) -> tuple[int, ...]:
     """The lines of the file called ``name`` with a product that goes into an address, in order."""
     if not _ANY_PRODUCT.search(ptx):
         return ()
-    own = files_called(ptx, name)
-    found = {place for function in _functions(ptx, own) for place in _Function(function).lines()}
+    own, code = files_called(ptx, name), Code(source)
+
+    def moved(parameter: str, place: Place) -> bool:
+        begin, end = code.line_span(place[1])
+        known = _name_of(parameter, code) if place[0] in own else ""
+        return known != "" and re.search(rf"\b{known}\b", code.text[begin:end]) is None
+
+    found = {place for function in _functions(ptx, own) for place in _Function(function, moved).lines()}
     return tuple(sorted({line for file, line in found if file in own}))
+
+
+def _name_of(parameter: str, code: Code) -> str:
+    """What the file calls a kernel's parameter, as PTX names it; empty where two kernels may be meant."""
+    match = re.fullmatch(r"\[(\w+)_param_(\d+)\]", parameter)
+    if match is None:
+        return ""
+    kernels = [each for each in code.functions if each.is_kernel and f"{len(each.name)}{each.name}" in match[1]]
+    names = {name for each in kernels for name in [one.name for one in each.parameters][int(match[2]) :][:1]}
+    return names.pop() if len(names) == 1 else ""
 
 
 def _functions(ptx: str, own: Collection[int]) -> Iterator[Sequence[_Instruction]]:

@@ -17,6 +17,12 @@ __global__ void through_a_call(float* y, unsigned rows, unsigned cols) {
     unsigned row = blockIdx.y, col = threadIdx.x;
     if (row < rows) y[static_cast<unsigned>(place(row, cols, col))] = 1.0f;
 }
+__global__ void computed_before_the_loop(float* y, int rows, int cols) {
+    const int first = blockIdx.x * (blockDim.y * 2) + threadIdx.y;  // where nvcc computes it
+    for (int64_t col = threadIdx.x; col < cols; col += blockDim.x)
+        for (int r = 0; r < 2; ++r)
+            if (first + r * blockDim.y < rows) y[int(first + r * blockDim.y) * cols + col] = 1.0f;  // of the access
+}
 __global__ void wide(const float* x, float* y, int rows, int cols) {
     int row = blockIdx.y, col = blockIdx.x * 256 + threadIdx.x;
     if (row < rows && col < cols) y[static_cast<int64_t>(row) * cols + col] = x[int64_t{row} * cols + col];
