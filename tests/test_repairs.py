@@ -347,6 +347,12 @@ def test_words_have_the_names_of_the_file() -> None:
     )
     edge = "the comparison gives the opposite where both sides are equal"
     assert names.named(edge, 4) == "`<=` is `<`"
+    with_number = Names("__global__ void s(int n) {\n    if (n < 2) n = 0;\n    if (n <= 1) n = 0;\n}\n")
+    turned = "the comparison with 1 is the other way round"  # of compiled code: the first line is skipped where n > 1
+    assert (with_number.named(turned, 2), with_number.named(turned, 3)) == ("the comparison is another", "`<=` is `>=`")
+    edge_of_1 = edge.replace("comparison", "comparison with 1")
+    assert with_number.named(edge_of_1, 2) == "the comparison is off by one"
+    assert with_number.named(edge_of_1, 3) == "`<=` is `<`"
     assert names.named("parameter 2 of the kernel", 1) == names.named("parameter 2 of the kernel", 4) == "`n`"
     assert names.named("a number that it uses is what line 3 computes", 4) == "it uses `i` (line 3)"
     assert names.named("what line 6 computes", 4) == "what line 6 computes"
@@ -603,6 +609,24 @@ def test_an_edit_of_the_source_makes_all_right(name: str, right: str, by: str, f
     kinds = {"wgmma_multicast_tn_f16": Kind.RACE, "sgemm_t_8x8_sliced_k16_f32x4_bcf_dbuf_async": Kind.OUT_OF_BOUNDS}
     verdict, line = wrong(name, right, by, tmp_path, kinds.get(name, Kind.WRONG_ANSWER))
     assert f"on line {line} {fact}" in of_repair(verdict)
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "by", "facts"),
+    [
+        # The TODO asks for a name that its code lacks.
+        ("dot_product_f16x8_pack_f32", "v + i * stride", "v + i * THREADS", ["`THREADS` is `stride`"]),
+        # A comparison with nan is false.
+        ("warp_reduce_max_f32", "if (a > b || isnan(a)) larger", "if (!(a <= b)) larger", ["&& !isnan(b)"]),
+        # Twice as far is no lane: the shuffle would be left out, and the constant would not say so.
+        ("quant_fp8_block_bf16", "offset = LANES / 2", "offset = LANES", ["is 8 in place of 16"]),
+    ],
+)
+def test_what_the_text_asks_for_is_tried_first(
+    name: str, right: str, by: str, facts: list[str], tmp_path: Path
+) -> None:
+    verdict, line = wrong(name, right, by, tmp_path)
+    assert has(of_repair(verdict), f"on line {line}", *facts)
 
 
 def test_the_instance_that_ran_is_the_one_that_is_changed(tmp_path: Path) -> None:

@@ -53,6 +53,8 @@ REACH = 12  # statements between two that write
 ROUNDS = (2, 3, 4, 5, 6, 8)  # slots of a ring
 MOST_IN_FLIGHT = 5  # groups of copies or products
 MOST_ARRIVALS, WARP = 1024, 32
+# A shift to the left by so many bits more is a product that is so large.
+OF_BITS = {-3: "an eighth", -2: "a quarter", -1: "half", 1: "twice", 2: "4 times", 3: "8 times"}
 MOST_OFF_BY_ONE_FLOAT = 512.0
 MOST_OFF_BY_ONE = 32  # constants above are mostly strides, of loops that the compiler has unrolled too
 
@@ -133,6 +135,7 @@ class Kernel:
     phases: dict[int, int] = field(default_factory=dict)  # line -> the last statement's phase
     variables: dict[str, bool] = field(default_factory=dict)  # see is_variable
     set_by: dict[str, list[int]] = field(default_factory=dict)  # register -> the statements that set it
+    distances: set[str] = field(default_factory=set)  # registers with the lane, or how far it is, of a shuffle
     constants: Mapping[str, int] = field(default_factory=dict)  # that the file names
 
     def line_of(self, one: Statement) -> int:
@@ -156,6 +159,8 @@ class Kernel:
             self.uses.setdefault(register, set()).add(one.line)
         if one.name == "mov" and len(one.operands) == 2:
             self.moved.setdefault(one.operands[1], set()).add(one.operands[0])
+        if one.name == "shfl" and len(one.operands) > 2:
+            self.distances.add(one.operands[2])
         if one.name == "ld" and ".v" in one.opcode:
             vector = tuple(_REGISTER.findall(one.operands[0]))
             self.vectors.update(dict.fromkeys(vector, vector))
@@ -360,7 +365,7 @@ def _edges(_: Kernel, one: Statement) -> Found:
     parts = one.opcode.split(".")
     if parts[1] in EDGE:
         other = ".".join([parts[0], EDGE[parts[1]], *parts[2:]])
-        yield "the comparison gives the opposite where both sides are equal", one.text(other)
+        yield f"the comparison{_with_number(one)} gives the opposite where both sides are equal", one.text(other)
     elif parts[1] in EQUAL:
         other = ".".join([parts[0], EQUAL[parts[1]], *parts[2:]])
         yield "the comparison for equality is the opposite", one.text(other)
@@ -370,7 +375,13 @@ def _turned(_: Kernel, one: Statement) -> Found:
     """A comparison the other way round."""
     if one.name == "setp" and (other := TURNED.get(one.opcode.split(".")[1])) is not None:
         parts = one.opcode.split(".")
-        yield "the comparison is the other way round", one.text(".".join([parts[0], other, *parts[2:]]))
+        words = f"the comparison{_with_number(one)} is the other way round"
+        yield words, one.text(".".join([parts[0], other, *parts[2:]]))
+
+
+def _with_number(one: Statement) -> str:
+    """The number that a comparison is with: nvcc makes ``< 2`` of ``<= 1``, and skips lines where ``> 1`` holds."""
+    return f" with {one.operands[-1]}" if _is_integer(one.operands[-1]) else ""
 
 
 def _integers(kernel: Kernel, one: Statement) -> Found:
@@ -397,17 +408,21 @@ def _integers(kernel: Kernel, one: Statement) -> Found:
         if one.name not in ("shl", "shr", "setp") and value > 1 and value & (value - 1) == 0:
             powers = [2 * value, value // 2, 4 * value, value // 4, 8 * value, value // 8]
             others = [*powers, *others] if value > 2 else [*others, *powers]
-        shown = {"shl": "its shift to the left (a product with a power of two) is by {new} in place of {old} bits"}
-        shown["shr"] = "its shift to the right (a quotient by a power of two) is by {new} in place of {old} bits"
         for other in dict.fromkeys(others):
             if other == value or (one.name in ("shl", "shr", "and", "div", "rem") and other <= 0):
                 continue
             if one.name in ("mul", "mad") and other == 0:
                 continue
+            if one.operands[0] in kernel.distances and other >= WARP:
+                continue  # then a shuffle gives a lane its own value, as if it was not there
             if other < value <= SHORT_STEP and kernel.is_step(one):
                 continue  # more rounds of a short loop may overwrite what an earlier one has wrong
             noun = "value that it starts from" if one.is_start else "constant"
-            words = shown.get(one.name, f"the {noun} is {{new}} in place of {{old}}").format(old=value, new=other)
+            words = f"the {noun} is {other} in place of {value}"
+            if one.name == "shl":  # the size of an element may be in it
+                words = f"its product with a power of two is {OF_BITS[other - value]} as large"
+            elif one.name == "shr":
+                words = f"its quotient by a power of two is {OF_BITS[value - other]} as large"
             yield words, one.with_operand(place, str(other))
 
 
@@ -428,7 +443,8 @@ def _named(kernel: Kernel, one: Statement) -> Found:
     for place in one.sources:
         if not _is_integer(one.operands[place]) or (value := int(one.operands[place])) < 2:
             continue
-        for other in [each for each in kernel.constants.values() if 1 < each <= 1 << 16 and each != value]:
+        largest = WARP - 1 if one.operands[0] in kernel.distances else 1 << 16
+        for other in [each for each in kernel.constants.values() if 1 < each <= largest and each != value]:
             noun = "value that it starts from" if one.is_start else "constant"
             yield f"the {noun} is {other} in place of {value}", one.with_operand(place, str(other))
 

@@ -102,9 +102,8 @@ class Expressions(ABC):
         """An expression, with all that is in it."""
         if is_condition:
             own = self.of(node)
-            self._wrap(
-                node, [(f"`{own}` holds always", "true", 9), (f"`{own}` is `!({own})`", f"!({own})", 6)], cast=False
-            )
+            ways = [(f"`{own}` holds always", "true", 9), (f"`{own}` is `!({own})`", f"!({own})", 6)]
+            self._wrap(node, [*ways, *self._with_nan(node)], cast=False)
         self.node(node)
 
     def node(self, node: Node, *, is_set: bool = False) -> None:
@@ -185,17 +184,18 @@ class Expressions(ABC):
         if is_set:
             same = [each.name for each in others if each.type == own.type and not each.is_const and not each.is_fixed]
             return [(name, 7 if kind == "floating" else 3) for name in same[:MOST_NAMES]]
+        asked = self.writer.asked_for(node.begin)
         others.sort(
             key=lambda each: (
                 not is_similar(each.name, own.name),
                 each.is_fixed != own.is_fixed,
-                each.name not in self.forgotten,
+                each.name not in self.forgotten and each.name not in asked,
                 not self.used[each.name],
                 abs(each.at - own.at),
             )
         )
         found = [
-            (each.name, self._rank_of(each, own) + (place >= LIKELY_NAMES))
+            (each.name, 2 if each.name in asked else self._rank_of(each, own) + (place >= LIKELY_NAMES))
             for place, each in enumerate(others[:MOST_NAMES])
         ]
         if kind == "whole":
@@ -249,8 +249,17 @@ class Expressions(ABC):
             self._around(condition, f"(({VARIABLE}=={number}u)!=bool(", "))")
         if number := self.writer.new(condition.begin, f"`{shortened(self.of(node))}` is always `{self.of(first)}`", 9):
             self._around(condition, f"({VARIABLE}=={number}u||", ")")
+        self._wrap(condition, [*self._with_nan(condition)], cast=False)
         for part in node.parts:
             self.node(part)
+
+    def _with_nan(self, condition: Node) -> Iterator[tuple[str, str, int]]:
+        """A comparison that says of nan what it is to say: by itself it is false."""
+        own = self.of(condition)
+        names = dict.fromkeys(WORD.findall(own)) if re.search(r"[<>]", own) else {}
+        for name in [name for name in names if kind_of(found_in(condition.scope, name)) == "floating"][:2]:
+            yield f"`{own}` is `{own} || isnan({name})`", f"({own}) || {name} != {name}", 6
+            yield f"`{own}` is `{own} && !isnan({name})`", f"({own}) && {name} == {name}", 6
 
     def _binary(self, node: Node) -> None:
         left, right = node.parts
@@ -480,6 +489,11 @@ class Expressions(ABC):
         given = ", ".join(map(self.of, node.parts))
         others = _OTHER_FUNCTIONS.get(node.sign, ())
         self._wrap(node, [(f"`{node.sign}` is `{other}`", f"{other}({given})", 3) for other in others])
+        name, _, argument = node.sign.removesuffix(">").partition("<")
+        if name in self.writer.returned and (own := found_in(node.scope, argument)) is not None and own.is_fixed:
+            fixed = [each.name for each in node.scope or () if each.is_fixed and each.name != argument]
+            similar = [f"{name}<{each}>" for each in fixed if is_similar(each, argument)]
+            self._wrap(node, [(f"`{node.sign}` is `{other}`", f"{other}({given})", 1) for other in similar])
 
     def _list(self, node: Node, *, is_set: bool) -> None:
         self._pairs(node.parts)

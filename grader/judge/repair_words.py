@@ -13,12 +13,12 @@ _PARAMETERS = re.compile(r"\bthe (?:kernel|function)'s parameters (\d+) and (\d+
 _RESULT = re.compile(r"\bwhat line (\d+) (?:computes|reads)\b")
 _BEFORE = re.compile(r"\bbefore line (\d+)\b")
 _CONSTANT = re.compile(r"\bis (\d+) in(?= place of \d)")
-_EDGE = "the comparison gives the opposite where both sides are equal"
+_EDGE = re.compile(r"\bthe comparison(?: with (-?\d+))? gives the opposite where both sides are equal")
+_TURNED = re.compile(r"\bthe comparison(?: with (-?\d+))? is the other way round")
 _ORDER = re.compile(r"(?<![<>=!\-])(<=|>=|<|>)(?![<>=])")
 _TEMPLATE = re.compile(r"\b(?:\w+_cast|template|sizeof|\w+)<[\w:*&,\s]*>")
 _ASSIGNED = re.compile(r"(?<![\w.\]>])([A-Za-z_]\w*)\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)")
 _GOES_ON = tuple(",(+-*/%&|=?<")
-_TURNED = "the comparison is the other way round"
 _AROUND = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _OTHER = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 
@@ -28,7 +28,8 @@ class Names:
 
     def __init__(self, text: str) -> None:
         self.code = Code(text)
-        self.constants = {name: value for name, value in constants_of(text).items() if value > 2}
+        self.every_constant = constants_of(text)
+        self.constants = {name: value for name, value in self.every_constant.items() if value > 2}
 
     def named(self, words: str, line: int) -> str:
         """What a change on a line says."""
@@ -37,10 +38,9 @@ class Names:
         words = _RESULT.sub(lambda found: self._result(found, line), words)
         words = _BEFORE.sub(lambda found: f"before line {self.statement(int(found[1]))}", words)
         words = _CONSTANT.sub(self._constant, words)
-        words = words.replace("a number that it uses is ", "it uses ").replace(
-            _EDGE, self._comparison(line, _OTHER, _EDGE)
-        )
-        return words.replace(_TURNED, self._comparison(line, _AROUND, _TURNED))
+        words = words.replace("a number that it uses is ", "it uses ")
+        words = _EDGE.sub(lambda found: self._comparison(line, found, _OTHER, "the comparison is off by one"), words)
+        return _TURNED.sub(lambda found: self._comparison(line, found, _AROUND, "the comparison is another"), words)
 
     def statement(self, line: int) -> int:
         """The first line of the statement that a line goes on with."""
@@ -80,10 +80,16 @@ class Names:
         names = [name for name, value in self.constants.items() if value == int(found[1])]
         return f"is {found[1]} (`{names[0]}`) in" if len(names) == 1 else found[0]
 
-    def _comparison(self, line: int, others: Mapping[str, str], otherwise: str) -> str:
-        """The comparison of a line that has one, as the file must write it."""
-        found = _ORDER.findall(_TEMPLATE.sub("", self._line(line)))
-        return f"`{found[0]}` is `{others[found[0]]}`" if len(found) == 1 else otherwise
+    def _comparison(self, line: int, said: re.Match[str], others: Mapping[str, str], otherwise: str) -> str:
+        """The comparison of a line that has one, as the file must write it. With a number that the line lacks nvcc
+        compares in another way than the file."""
+        text = _TEMPLATE.sub("", self._line(line))
+        if said[1] is not None:
+            named = [name for name, value in self.every_constant.items() if value == int(said[1])]
+            if re.search(rf"(?<![\w.])(?:{'|'.join([said[1], *named])})(?![\w.])", text) is None:
+                return otherwise
+        found = _ORDER.findall(text)
+        return f"`{found[0]}` is `{others[found[0]]}`" if len(found) == 1 else said[0].replace(f" with {said[1]}", "")
 
 
 def _set_by(text: str) -> set[str]:
