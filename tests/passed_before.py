@@ -102,16 +102,16 @@ def of_kata(kata: Kata) -> list[str | Path]:
 
 
 def _of_the_grader(item: pytest.Item) -> list[str | Path] | None:
-    return None if _of_all(item) else [ROOT / "tests"]
+    return None if asks_more(item) else [ROOT / "tests"]
 
 
 def _of_the_repository(item: pytest.Item) -> list[str | Path] | None:
-    if _of_all(item):
+    if asks_more(item):
         return None
     return [each for each in sorted(ROOT.iterdir()) if not NOT_OURS.fullmatch(each.name)]
 
 
-def _of_all(item: pytest.Item) -> bool:
+def asks_more(item: pytest.Item) -> bool:
     """Whether more than usual is asked of tests."""
     return any(item.config.getoption(name) for name in ("--all-seeds", "--all-cases", "--all-causes"))
 

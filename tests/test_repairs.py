@@ -618,7 +618,7 @@ def test_an_edit_of_the_source_makes_all_right(name: str, right: str, by: str, f
         ("dot_product_f16x8_pack_f32", "v + i * stride", "v + i * THREADS", ["`THREADS` is `stride`"]),
         # A comparison with nan is false.
         ("warp_reduce_max_f32", "if (a > b || isnan(a)) larger", "if (!(a <= b)) larger", ["&& !isnan(b)"]),
-        # Twice as far is no lane: the shuffle would be left out, and the constant would not say so.
+        # A distance of 32 would leave the shuffle out, and the constant would not say so.
         ("quant_fp8_block_bf16", "offset = LANES / 2", "offset = LANES", ["is 8 in place of 16"]),
     ],
 )

@@ -75,8 +75,7 @@ def what_it_reads(item: Any) -> list[str | Path] | None:
     parameters: Mapping[str, Any] = item.callspec.params
     wrong: WrongKernel | None = parameters.get("wrong")
     is_exploit = wrong is not None and ROOT / "tests" / "exploits" in wrong.path.parents
-    asks_more = any(item.config.getoption(name) for name in ("--all-cases", "--all-causes"))
-    if is_exploit or parameters["device"] != "sim" or asks_more:
+    if is_exploit or parameters["device"] != "sim" or passed_before.asks_more(item):
         return None
     kata: Kata = parameters["kata"] if wrong is None else wrong.kata
     entry = [] if wrong is None else [wrong.path.read_text(), repr((wrong.sim, wrong.sizes, wrong.says, wrong.timed))]

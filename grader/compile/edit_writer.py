@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grader.content.functions import without_comments
+from grader.content.skeleton import Todo, todos
 
 VARIABLE = "kata_edit"
 MOST = 1500  # edits of a file
@@ -28,9 +29,7 @@ HEAD = (
     "template<class T>__device__ inline void kata_zero(T&x){char*b=reinterpret_cast<char*>(&x);"
     "for(int i=0;i<int(sizeof(T));++i)b[i]=0;} "
 )
-_TODO = re.compile(r"//\s*TODO\((\d+)\)(.*?)//\s*END TODO\(\1\)", re.DOTALL)
-_ITS_TEXT = re.compile(r"[^\n]*(?:\n\s*//[^\n]*)*")
-_WORD = re.compile(r"\b[A-Za-z_]\w*")
+WORD = re.compile(r"[A-Za-z_]\w*")
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 
 
@@ -65,8 +64,7 @@ class Writer:
     returned: dict[str, str] = field(default_factory=dict)  # by functions of the file
 
     used: frozenset[str] = frozenset()  # names, by device functions
-    # Where each TODO begins and ends, and the words that its text has and its code lacks.
-    asked: list[tuple[int, int, frozenset[str]]] = field(default_factory=list)
+    asked: list[tuple[Todo, set[str]]] = field(default_factory=list)  # the words that its text has and its code lacks
 
     def __post_init__(self) -> None:
         self.plain = _blanked(self.text)
@@ -75,14 +73,15 @@ class Writer:
             self.types[match[1]] = _members(match[2])
         for match in re.finditer(r"__device__\s+(?:__forceinline__\s+|inline\s+)*([\w:]+)\s+(\w+)\(", self.text):
             self.returned[match[2]] = match[1]
-        for match in _TODO.finditer(self.text):
-            said, code = _ITS_TEXT.match(match[2]), self.plain[match.start() : match.end()]
-            words = {*_WORD.findall(said[0] if said else "")} - {*_WORD.findall(code)}
-            self.asked.append((match.start(), match.end(), frozenset(words)))
+        lines = self.plain.split("\n")
+        for todo in todos(self.text):
+            code = "\n".join(lines[todo.line : todo.end - 1])
+            self.asked.append((todo, {*WORD.findall(todo.text)} - {*WORD.findall(code)}))
 
-    def asked_for(self, place: int) -> frozenset[str]:
+    def asked_for(self, place: int) -> set[str]:
         """The words that the text of the TODO at a place has, and that its code lacks."""
-        return next((words for begin, end, words in self.asked if begin <= place < end), frozenset())
+        line = self.line_at(place)
+        return next((words for todo, words in self.asked if todo.line < line < todo.end), set())
 
     def line_at(self, place: int) -> int:
         return bisect_right(self.starts, place)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
-from grader.compile.edit_writer import VARIABLE, Writer
+from grader.compile.edit_writer import VARIABLE, WORD, Writer
 from grader.compile.source_tree import ASSIGNING, WHOLE, Closure, Node, Scope, Statement, Tree, Variable
 
 MOST_NAMES = 12  # in the place of one
@@ -19,7 +19,6 @@ MOST_TERMS = 6  # that are added to one
 MOST_FACTORS = 6  # that one is multiplied or divided by
 MOST_PAIRS = 6  # elements of a list of which any two may be exchanged; of longer ones those that are neighbours
 LONGEST = 240  # characters of an expression that is edited as a whole
-WORD = re.compile(r"[A-Za-z_]\w*")
 _AXES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 _FLOATING = {"float", "double"}
 _OTHER_SIGNS = {

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from grader.compile.edit_writer import VARIABLE, Edited, Writer
+from grader.compile.edit_writer import VARIABLE, WORD, Edited, Writer
 from grader.compile.expression_edits import (
     LONGEST,
     MOST_TERMS,
-    WORD,
     Expressions,
     any_of,
     found_in,
@@ -256,9 +255,9 @@ class _Statements(Expressions):
 
     def _joint(self, root: Node, names: Sequence[Node], other: Node | None = None) -> None:
         """A name that stands twice or more is another one everywhere; and so are those that are like it."""
-        present = {each.sign for each in names}
+        present = dict.fromkeys(each.sign for each in names)
         scope = names[0].scope if names else None
-        for name in dict.fromkeys(each.sign for each in names):
+        for name in present:
             own = found_in(scope, name)
             others = self._others(own, names[0])[:MOST_JOINT] if own is not None else []
             for text, rank in others:
@@ -266,7 +265,9 @@ class _Statements(Expressions):
                 if not (own is not None and own.is_fixed) and not is_near:
                     continue
                 similar = {
-                    one: two for one in present - {name} if (two := _similar(name, text, one)) and found_in(scope, two)
+                    one: two
+                    for one in present
+                    if one != name and (two := _similar(name, text, one)) and found_in(scope, two)
                 }
                 for changed in ({name: text}, {name: text, **similar})[: 1 + bool(similar)]:
                     self._replace([each for each in names if each.sign in changed], changed, rank + (other is not None))
