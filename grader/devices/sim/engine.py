@@ -62,7 +62,7 @@ OTHER_OPTIMISATION = {  # of sources by name: what runs once a launch, and what 
         ),
         *("tokens", "transfers"),
     ),
-    "-O3": ("access", "check_access", "floating", "integer", "mma", "product", "shared", "warp"),
+    "-O3": ("access", "check_access", "floating", "integer", "mma", "product", "shared", "warp", "wgmma"),
 }
 
 

@@ -69,8 +69,7 @@ inline void multiply_pairs(int rows, int k, const f32* a, const f32* b, f32* d, 
         for (int i = 0; i < rows; ++i) a_paired[i * k + paired(k, p)] = a[i * k + p];
         std::copy(b + p * COLUMNS, b + (p + 1) * COLUMNS, b_paired + paired(k, p) * COLUMNS);
     }
-    multiply(
-        rows, k, a_paired, reinterpret_cast<const f32x8*>(b_paired), reinterpret_cast<f32x8*>(sum), cut, AS_HALVES);
+    multiply(rows, k, a_paired, b_paired, sum, cut, AS_HALVES);
     for (int i = 0; i < rows * COLUMNS; ++i) d[i] += sum[i];
 }
 
@@ -78,8 +77,7 @@ inline void multiply_pairs(int rows, int k, const f32* a, const f32* b, f32* d, 
 inline void multiply_tile(int rows, int k, const f32* a, const f32* b, f32* d, Manner manner) {
     if (manner.order == Order::pairs) return multiply_pairs(rows, k, a, b, d, manner.cut);
     const int step = manner.order == Order::fours ? 4 : STEP;
-    multiply(
-        rows, k, a, reinterpret_cast<const f32x8*>(b), reinterpret_cast<f32x8*>(d), manner.cut, manner.least, step);
+    multiply(rows, k, a, b, d, manner.cut, manner.least, step);
 }
 
 // Each product is added by a fused multiply-add of its own.

@@ -6,33 +6,32 @@ namespace sim {
 
 namespace {
 
-constexpr int MOST_ROWS = 32;
 constexpr u32 EXPONENT = 0x7f800000u;
 constexpr u64 BELOW_SINGLE = 0x1fffffffu;  // bits of a double's fraction that a single does not have
 
+using f32x4 = f32 __attribute__((vector_size(16)));
+using s32x4 = s32 __attribute__((vector_size(16)));
+using s16x8 = s16 __attribute__((vector_size(16)));
+using f32x8 = f32 __attribute__((vector_size(32)));
 using s32x8 = s32 __attribute__((vector_size(32)));
 using u32x8 = u32 __attribute__((vector_size(32)));
-using f32x16 = f32 __attribute__((vector_size(64)));
-using s32x16 = s32 __attribute__((vector_size(64)));
-using u32x16 = u32 __attribute__((vector_size(64)));
-using f64x8 = f64 __attribute__((vector_size(64)));
-using u64x8 = u64 __attribute__((vector_size(64)));
-
-struct Step {
-    int rows, k, stride;  // a is [rows][stride], of which k are this step's
-    const f32* a;
-    const f32x8* b;
-    f32x8* d;
-    Cut cut;
-    int fraction;
-    Least least;
-};
+using s16x16 = s16 __attribute__((vector_size(32)));
+using f64x4 = f64 __attribute__((vector_size(32)));
+using u64x4 = u64 __attribute__((vector_size(32)));
 
 // ---- values whose products and scales stay in the range of single precision
 
+constexpr int LEAST_TAME = -50, MOST_TAME = 50;  // of what is multiplied
+constexpr int LEAST_SUM = -100, MOST_SUM = 120;  // of what is added
+constexpr s16 OF_ZERO = -10000;                  // in the place of an exponent: less than any sum of two
+
+f32 power_of(int exponent) {
+    return bit_cast<f32>(u32(127 + exponent) << 23);
+}
+
 // All are zero or between the powers of two, so no NaN and no infinity either.
-bool within(const f32* x, int count, f32 low, f32 high) {
-    const u32 least = bit_cast<u32>(low), span = bit_cast<u32>(high) - least;
+bool within(const f32* x, int count, int low, int high) {
+    const u32 least = bit_cast<u32>(power_of(low)), span = bit_cast<u32>(power_of(high)) - least;
     u32 bad = 0;
     for (int i = 0; i < count; ++i) {
         const u32 magnitude = bit_cast<u32>(x[i]) & 0x7fffffff;
@@ -41,135 +40,97 @@ bool within(const f32* x, int count, f32 low, f32 high) {
     return !bad;
 }
 
-f32 power_of(int exponent) {
-    return bit_cast<f32>(u32(127 + exponent) << 23);
-}
-
-constexpr int LEAST_TAME = -50, MOST_TAME = 50;
-
-// Those of a and of b are zero or at least the two powers of two.
-bool are_tame(const Step& s, Least low) {
-    const f32 from = power_of(std::max(low.a, LEAST_TAME)), high = power_of(MOST_TAME);
-    bool tame = within(reinterpret_cast<const f32*>(s.b), s.k * COLUMNS, power_of(std::max(low.b, LEAST_TAME)), high);
-    if (s.k == s.stride) return tame && within(s.a, s.rows * s.k, from, high);
-    for (int i = 0; i < s.rows; ++i) tame = tame && within(s.a + i * s.stride, s.k, from, high);
-    return tame;
-}
-bool is_sum_tame(const Step& s) {
-    return within(reinterpret_cast<const f32*>(s.d), s.rows * COLUMNS, 0x1p-100f, 0x1p120f);
-}
-
 bool is_zero(const f32* x, int count) {
     u32 any = 0;
     for (int i = 0; i < count; ++i) any |= bit_cast<u32>(x[i]) << 1;
     return !any;
 }
-// Nothing is added to nothing, as in the part of a tile that lies outside of a matrix. The values are tame.
-bool is_nothing(const Step& s) {
-    if (!is_zero(reinterpret_cast<const f32*>(s.d), s.rows * COLUMNS)) return false;
-    if (is_zero(reinterpret_cast<const f32*>(s.b), s.k * COLUMNS)) return true;
-    bool nothing = true;
-    for (int i = 0; nothing && i < s.rows; ++i) nothing = is_zero(s.a + i * s.stride, s.k);
-    return nothing;
+
+// That of a number below the least normal one of its type is the least.
+void take_exponents(const f32* x, int count, int least, s16* exponents) {
+    for (int i = 0; i < count; ++i) {
+        const u32 magnitude = bit_cast<u32>(x[i]) & 0x7fffffff;
+        const s32 exponent = s32(magnitude >> 23) - 127;
+        exponents[i] = s16(!magnitude ? OF_ZERO : exponent < least ? least : exponent);
+    }
 }
 
-// The power of two of each value; 0 of 0.
-f32 power(f32 x) {
-    return bit_cast<f32>(bit_cast<u32>(x) & EXPONENT);
+// Vectors of 32 bytes: where a processor has no longer ones, compilers pass these through memory.
+
+// The two elements of a pair, again and again.
+inline f32x8 repeated(const f32* pair) {
+    f64 bits;
+    std::memcpy(&bits, pair, sizeof bits);
+    return reinterpret_cast<f32x8>(f64x4{bits, bits, bits, bits});
+}
+inline s16x16 repeated(const s16* pair) {
+    u32 bits;
+    std::memcpy(&bits, pair, sizeof bits);
+    return reinterpret_cast<s16x16>(u32x8{bits, bits, bits, bits, bits, bits, bits, bits});
 }
 
 // Both sums together, with the bits that a single has no place for cut off.
-inline __attribute__((always_inline)) f32x8 add_cut(const s32x8& products, const s32x8& addend, u64 odd) {
-    const f64x8 sum = __builtin_convertvector(products, f64x8) + __builtin_convertvector(addend, f64x8);
-    const u64x8 bits = reinterpret_cast<u64x8>(sum);
-    const u64x8 sticky = (bits & BELOW_SINGLE) + BELOW_SINGLE;  // bit 29 is set unless nothing is lost
-    return __builtin_convertvector(reinterpret_cast<f64x8>((bits & ~BELOW_SINGLE) | (sticky & odd)), f32x8);
+inline f32x4 add_cut(const s32x4& products, const s32x4& addend, u64 odd) {
+    const f64x4 sum = __builtin_convertvector(products, f64x4) + __builtin_convertvector(addend, f64x4);
+    const u64x4 bits = reinterpret_cast<u64x4>(sum);
+    const u64x4 sticky = (bits & BELOW_SINGLE) + BELOW_SINGLE;  // bit 29 is set unless nothing is lost
+    return __builtin_convertvector(reinterpret_cast<f64x4>((bits & ~BELOW_SINGLE) | (sticky & odd)), f32x4);
 }
 
-// Two rows of a and of d are one, element by element in turn, and each element of b stands twice: a vector is 16 sums,
-// and a pair of a's elements is eight times 64 bits.
-constexpr int PAIR = 2 * COLUMNS;
-
-void interleave(const f32* first, const f32* second, int count, f32* both) {
-    for (int i = 0; i < count; ++i) both[2 * i] = first[i], both[2 * i + 1] = second[i];
-}
-void part(const f32* both, f32* first, f32* second) {
-    for (int i = 0; i < COLUMNS; ++i) first[i] = both[2 * i], second[i] = both[2 * i + 1];
+// The largest exponent of the addends c and of their products.
+inline s32x8 largest_of(const f32x8& c, const s16x8& of_products, const Sum& how) {
+    const s32x8 wide = __builtin_convertvector(of_products, s32x8);
+    const s32 least = std::max(how.least, LEAST_SUM);
+    s32x8 largest = reinterpret_cast<s32x8>((reinterpret_cast<u32x8>(c) & EXPONENT) >> 23) - 127;
+    largest = largest > least ? largest : c == 0 ? s32x8{} + LEAST_SUM : s32x8{} + least;
+    return wide > largest ? wide : largest;
 }
 
-// Where `denormal` numbers are among the values, they have the power of the least normal one.
-template <bool denormal>
-void take_powers(const f32* x, int count, f32 least, f32* powers) {
-    for (int i = 0; i < count; ++i) {
-        const f32 p = power(x[i]);
-        powers[i] = denormal && p != 0 && p < least ? least : p;
-    }
-}
-
-inline f32x16 eight_times(const f32* pair) {
-    f64 bits;
-    std::memcpy(&bits, pair, sizeof bits);
-    return reinterpret_cast<f32x16>(f64x8{bits, bits, bits, bits, bits, bits, bits, bits});
-}
-
-// `k`: the step's, known at compile time where it is STEP.
+// The sums of two rows, four columns in each of two vectors. `k`: the depth, known at compile time where it is usual.
 inline __attribute__((always_inline)) void tame_pair(
-    const Step& s, int k, const f32* a, const f32* a_powers, const f32x16* b, const f32x16* b_powers, f32x16* d) {
-    const f32x16 c = *d;
-    // 0 gives the least of all
-    f32x16 largest = reinterpret_cast<f32x16>(reinterpret_cast<u32x16>(c) & EXPONENT);
-    const f32 least = s.least.c < -100 ? 0x1p-100f : power_of(s.least.c);
-    largest = largest > least ? largest : c == 0 ? f32x16{} + 0x1p-100f : f32x16{} + least;
-#pragma GCC unroll 16
+    int k, const f32* a, const s16* a_exponents, const f32x8* b, const s16x16* b_exponents, const Sum& how, f32x8* d) {
+    union {
+        s16x16 all;
+        s16x8 half[2];
+    } most = {s16x16{} + OF_ZERO};
+#pragma GCC unroll 32
     for (int p = 0; p < k; ++p) {
-        const f32x16 product = eight_times(a_powers + 2 * p) * b_powers[p];
-        largest = product > largest ? product : largest;
+        const s16x16 exponent = repeated(a_exponents + 2 * p) + b_exponents[p];
+        most.all = exponent > most.all ? exponent : most.all;
     }
-    // 2^fraction / largest, by its exponent
-    const f32x16 scale =
-        reinterpret_cast<f32x16>((u32(2 * 127 + s.fraction) << 23) - reinterpret_cast<u32x16>(largest));
-    s32x16 sum = {};
-#pragma GCC unroll 16
-    for (int p = 0; p < k; ++p) sum += __builtin_convertvector(eight_times(a + 2 * p) * b[p] * scale, s32x16);
-    const s32x16 addend = __builtin_convertvector(c * scale, s32x16);
-    const u64 odd = s.cut == Cut::to_odd ? BELOW_SINGLE + 1 : 0;
-    union {
-        s32x16 all;
-        s32x8 half[2];
-    } sums = {sum}, addends = {addend};
-    union {
-        f32x8 half[2];
-        f32x16 all;
-    } rounded;
-    for (int h = 0; h < 2; ++h) rounded.half[h] = add_cut(sums.half[h], addends.half[h], odd);
-    *d = rounded.all * (largest * power_of(-s.fraction));
+    s32x8 largest[2], sum[2] = {};
+    f32x8 scale[2];  // 2^fraction / 2^largest
+    for (int h = 0; h < 2; ++h) {
+        largest[h] = largest_of(d[h], most.half[h], how);
+        scale[h] = reinterpret_cast<f32x8>((127 + how.fraction - largest[h]) << 23);
+    }
+#pragma GCC unroll 32
+    for (int p = 0; p < k; ++p) {
+        const f32x8 both = repeated(a + 2 * p);
+        sum[0] += __builtin_convertvector(both * b[2 * p] * scale[0], s32x8);
+        sum[1] += __builtin_convertvector(both * b[2 * p + 1] * scale[1], s32x8);
+    }
+    const u64 odd = how.cut == Cut::to_odd ? BELOW_SINGLE + 1 : 0;
+    for (int h = 0; h < 2; ++h) {
+        union {
+            s32x8 all;
+            s32x4 half[2];
+        } sums = {sum[h]}, addends = {__builtin_convertvector(d[h] * scale[h], s32x8)};
+        union {
+            f32x4 half[2];
+            f32x8 all;
+        } rounded = {{add_cut(sums.half[0], addends.half[0], odd), add_cut(sums.half[1], addends.half[1], odd)}};
+        d[h] = rounded.all * reinterpret_cast<f32x8>((127 - how.fraction + largest[h]) << 23);
+    }
 }
 
-// `denormal`: some of the values are below the least normal ones of their types.
-template <bool denormal>
-void tame_step(const Step& s) {
-    alignas(64) f32 a[MOST_ROWS * MOST_STEP], b[MOST_STEP * PAIR], d[MOST_ROWS * COLUMNS];
-    alignas(64) f32 a_powers[MOST_ROWS * MOST_STEP], b_powers[MOST_STEP * PAIR];
-    f32* given_d = reinterpret_cast<f32*>(s.d);
-    const f32* given_b = reinterpret_cast<const f32*>(s.b);
-    for (int i = 0; i < s.rows; i += 2) {
-        interleave(s.a + i * s.stride, s.a + (i + 1) * s.stride, s.k, a + i * s.k);
-        interleave(given_d + i * COLUMNS, given_d + (i + 1) * COLUMNS, COLUMNS, d + i * COLUMNS);
-    }
-    interleave(given_b, given_b, s.k * COLUMNS, b);
-    take_powers<denormal>(a, s.rows * s.k, power_of(s.least.a), a_powers);
-    take_powers<denormal>(b, s.k * PAIR, power_of(s.least.b), b_powers);
-    const auto* wide_b = reinterpret_cast<const f32x16*>(b);
-    const auto* wide_powers = reinterpret_cast<const f32x16*>(b_powers);
-    auto* sums = reinterpret_cast<f32x16*>(d);
-    for (int i = 0; i < s.rows / 2; ++i) {
-        const int at = 2 * i * s.k;
-        if (s.k == STEP)
-            tame_pair(s, STEP, a + at, a_powers + at, wide_b, wide_powers, sums + i);
-        else
-            tame_pair(s, s.k, a + at, a_powers + at, wide_b, wide_powers, sums + i);
-    }
-    for (int i = 0; i < s.rows; i += 2) part(d + i * COLUMNS, given_d + i * COLUMNS, given_d + (i + 1) * COLUMNS);
+template <int depth>
+void tame_pairs(const Left& a, const Right& b, const Sum& how, f32x8* d) {
+    const int k = depth ? depth : a.k;
+    const auto* wide_b = reinterpret_cast<const f32x8*>(b.values);
+    const auto* b_exponents = reinterpret_cast<const s16x16*>(b.exponents);
+    for (int i = 0; i < a.rows / 2; ++i)
+        tame_pair(k, a.values + 2 * i * k, a.exponents + 2 * i * k, wide_b, b_exponents, how, d + 2 * i);
 }
 
 // ---- any values, one result after the other
@@ -193,60 +154,92 @@ f32 finite_sum(const f64* terms, const int* exponents, int count, Cut cut, int f
     return sum == 0 ? 0.0f : round_single(std::ldexp(sum, largest - fraction), cut);
 }
 
-f32 wild_sum(const Step& s, int i, int j) {
+// The sum at row i, column j, with d there.
+f32 wild_sum(const Left& a, const Right& b, int i, int j, f32 d, const Sum& how) {
     f64 terms[MOST_STEP + 1], special = 0;
     int exponents[MOST_STEP + 1];
-    for (int k = 0; k <= s.k; ++k) {
-        const bool addend = k == s.k;
-        const f64 x = addend ? f64(s.d[i][j]) : f64(s.a[i * s.stride + k]), y = addend ? 1.0 : f64(s.b[k][j]);
+    for (int k = 0; k <= a.k; ++k) {
+        const bool addend = k == a.k;
+        const f64 x = addend ? f64(d) : f64(a.at(i, k)), y = addend ? 1.0 : f64(b.at(k, j));
         terms[k] = x * y;
         special += terms[k] - terms[k] == 0 ? 0 : terms[k];
         exponents[k] = terms[k] == 0 || !std::isfinite(terms[k]) ? 0
-                       : addend ? std::max(std::ilogb(x), s.least.c)
-                                : std::max(std::ilogb(x), s.least.a) + std::max(std::ilogb(y), s.least.b);
+                       : addend ? std::max(std::ilogb(x), how.least)
+                                : std::max(std::ilogb(x), a.least) + std::max(std::ilogb(y), b.least);
     }
     if (special != special) return bit_cast<f32>(CANONICAL_NAN);
-    return special != 0 ? f32(special) : finite_sum(terms, exponents, s.k + 1, s.cut, s.fraction);
+    return special != 0 ? f32(special) : finite_sum(terms, exponents, a.k + 1, how.cut, how.fraction);
 }
 
-void wild_step(const Step& s) {
-    f32x8 result[MOST_ROWS];
-    for (int i = 0; i < s.rows; ++i)
-        for (int j = 0; j < COLUMNS; ++j) result[i][j] = wild_sum(s, i, j);
-    for (int i = 0; i < s.rows; ++i) s.d[i] = result[i];
+void wild_sums(const Left& a, const Right& b, const Sum& how, f32* d) {
+    for (int i = 0; i < a.rows; ++i)
+        for (int j = 0; j < COLUMNS; ++j) {
+            f32& place = d[place_in_pairs(a.rows, COLUMNS, i, j)];
+            place = wild_sum(a, b, i, j, place, how);
+        }
 }
-
-}  // namespace
-
-namespace {
 
 // What a result of fewer bits does not have is cut off.
-void shorten(int rows, int fraction, f32x8* d) {
+void shorten(int count, int fraction, f32* d) {
     constexpr int SINGLE = 23;
     const u32 kept = ~((1u << (SINGLE - fraction)) - 1);
-    for (int i = 0; i < rows; ++i) {
-        const u32x8 bits = reinterpret_cast<u32x8>(d[i]);
-        for (int j = 0; j < COLUMNS; ++j)
-            if (std::isfinite(d[i][j])) d[i][j] = bit_cast<f32>(bits[j] & kept);
-    }
+    for (int i = 0; i < count; ++i)
+        if (std::isfinite(d[i])) d[i] = bit_cast<f32>(bit_cast<u32>(d[i]) & kept);
 }
 
 }  // namespace
 
-void multiply(int rows, int k, const f32* a, const f32x8* b, f32x8* d, Cut cut, Least least, int step, int fraction) {
-    for (int from = 0; from < k; from += step) {
-        const Step next{rows, k - from < step ? k - from : step, k, a + from, b + from, d, cut, fraction, least};
-        const bool tame = is_sum_tame(next);
-        if (tame && are_tame(next, least) && is_nothing(next))
-            std::fill(d, d + rows, f32x8{});
-        else if (tame && are_tame(next, least))
-            tame_step<false>(next);
-        else if (tame && are_tame(next, {}))
-            tame_step<true>(next);
-        else
-            wild_step(next);
+void Left::take(int all_rows, int depth, int stride, const f32* a, int least_exponent) {
+    rows = all_rows, k = depth, least = least_exponent;
+    for (int i = 0; i < rows / 2; ++i) {
+        const f32 *first = a + i * stride, *second = a + (i + rows / 2) * stride;
+        for (int p = 0; p < k; ++p) values[2 * (i * k + p)] = first[p], values[2 * (i * k + p) + 1] = second[p];
     }
-    if (fraction < FRACTION && cut == Cut::to_zero) shorten(rows, fraction, d);
+    take_exponents(values, rows * k, least, exponents);
+    is_tame = within(values, rows * k, LEAST_TAME, MOST_TAME);
+    is_zero = sim::is_zero(values, rows * k);
+}
+
+void Right::take(int depth, const f32* b, int least_exponent) {
+    least = least_exponent;
+    for (int i = 0; i < depth * COLUMNS; ++i) values[2 * i] = values[2 * i + 1] = b[i];
+    take_exponents(values, 2 * depth * COLUMNS, least, exponents);
+    is_tame = within(b, depth * COLUMNS, LEAST_TAME, MOST_TAME);
+    is_zero = sim::is_zero(b, depth * COLUMNS);
+}
+
+void add_product(const Left& a, const Right& b, const Sum& how, f32* d) {
+    const int count = a.rows * COLUMNS;
+    auto* pairs = reinterpret_cast<f32x8*>(d);
+    if (!a.is_tame || !b.is_tame || !within(d, count, LEAST_SUM, MOST_SUM))
+        wild_sums(a, b, how, d);
+    else if ((a.is_zero || b.is_zero) && is_zero(d, count))  // as in the part of a tile that lies outside of a matrix
+        std::fill(d, d + count, 0.0f);
+    else if (a.k == 16)
+        tame_pairs<16>(a, b, how, pairs);
+    else if (a.k == 32)
+        tame_pairs<32>(a, b, how, pairs);
+    else if (a.k == 8)
+        tame_pairs<8>(a, b, how, pairs);
+    else
+        tame_pairs<0>(a, b, how, pairs);
+    if (how.fraction < FRACTION && how.cut == Cut::to_zero) shorten(count, how.fraction, d);
+}
+
+void multiply(int rows, int k, const f32* a, const f32* b, f32* d, Cut cut, Least least, int step) {
+    const Sum how{cut, least.c, FRACTION};
+    alignas(64) f32 pairs[MOST_ROWS * COLUMNS];
+    const int half = rows / 2 * COLUMNS;
+    for (int i = 0; i < half; ++i) pairs[2 * i] = d[i], pairs[2 * i + 1] = d[half + i];
+    Left left;
+    Right right;
+    for (int from = 0; from < k; from += step) {
+        const int depth = std::min(step, k - from);
+        left.take(rows, depth, k, a + from, least.a);
+        right.take(depth, b + from * COLUMNS, least.b);
+        add_product(left, right, how, pairs);
+    }
+    for (int i = 0; i < half; ++i) d[i] = pairs[2 * i], d[half + i] = pairs[2 * i + 1];
 }
 
 }  // namespace sim

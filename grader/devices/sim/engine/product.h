@@ -12,8 +12,10 @@
 
 namespace sim {
 
-constexpr int COLUMNS = 8;  // of b and d: one row of them is one vector
-using f32x8 = f32 __attribute__((vector_size(32)));
+constexpr int COLUMNS = 8;                       // of b and d
+constexpr int STEP = 16, MOST_STEP = 32;         // products of one step of the hardware
+constexpr int MOST_ROWS = 32;                    // of a and d
+constexpr int FRACTION = 25, FP8_FRACTION = 13;  // bits below the largest exponent; FP8_FRACTION: of wgmma
 
 enum class Cut : u8 {
     to_zero,
@@ -25,13 +27,47 @@ struct Least {
     int a = -126, b = -126, c = -126;
 };
 
-// d[i][j] += sum over k of a[i][k] b[k][j]; a is [rows][k], b is [k][8], d is [rows][8].
-// At most `step` products are one step of the hardware; more are steps one after the other. `fraction`: bits kept below
-// the largest exponent. Where these are fewer than a single's, the result too has so many behind its first.
-constexpr int STEP = 16, MOST_STEP = 32;
-constexpr int FRACTION = 25, FP8_FRACTION = 13;  // FP8_FRACTION: of wgmma
-void multiply(
-    int rows, int k, const f32* a, const f32x8* b, f32x8* d, Cut cut, Least least, int step = STEP,
-    int fraction = FRACTION);
+// How a step sums. `least`: as in Least, of what is added. Where `fraction` has fewer bits than a single, the result
+// too has so many behind its first.
+struct Sum {
+    Cut cut;
+    int least, fraction;
+};
+
+// Two rows are one, element by element in turn: row i, and row i + rows / 2. A vector of 16 numbers then has the eight
+// columns of both.
+constexpr int place_in_pairs(int rows, int columns, int i, int j) {
+    const int half = rows / 2;
+    return 2 * (i % half * columns + j) + i / half;
+}
+
+// a, [rows][k], ready for all that it is multiplied with: in pairs, with the exponent of each number.
+struct Left {
+    // `stride`: floats from row to row.
+    void take(int rows, int k, int stride, const f32* a, int least);
+    f32 at(int i, int p) const { return values[place_in_pairs(rows, k, i, p)]; }
+
+    alignas(64) f32 values[MOST_ROWS * MOST_STEP];
+    alignas(64) s16 exponents[MOST_ROWS * MOST_STEP];
+    int rows, k, least;
+    bool is_tame, is_zero;  // in the range for which there is a quick way
+};
+
+// b, [k][COLUMNS], with each number twice.
+struct Right {
+    void take(int k, const f32* b, int least);
+    f32 at(int p, int j) const { return values[2 * (p * COLUMNS + j)]; }
+
+    alignas(64) f32 values[2 * MOST_STEP * COLUMNS];
+    alignas(64) s16 exponents[2 * MOST_STEP * COLUMNS];
+    int least;
+    bool is_tame, is_zero;
+};
+
+// d[i][j] += sum over k of a[i][k] b[k][j], in one step; d is [rows][COLUMNS] in pairs, aligned to 64 bytes.
+void add_product(const Left& a, const Right& b, const Sum& how, f32* d);
+
+// The same of plain arrays, in steps of at most `step` products: a is [rows][k], b is [k][COLUMNS], d [rows][COLUMNS].
+void multiply(int rows, int k, const f32* a, const f32* b, f32* d, Cut cut, Least least, int step = STEP);
 
 }  // namespace sim

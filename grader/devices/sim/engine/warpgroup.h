@@ -14,6 +14,7 @@
 
 #include "clock.h"
 #include "finding.h"
+#include "product.h"
 #include "program.h"
 
 namespace sim {
@@ -49,6 +50,7 @@ class Warpgroups {
     struct Converted {
         std::vector<u8> bytes;
         std::vector<f32> values;
+        std::vector<Right> ready;  // of each eight columns; none of whole numbers
         u32 kind = 0;
     };
     Converted& converted(const Warp& warp);

@@ -156,7 +156,7 @@ void gather_a(Warp& warp, const Manner64& m, const Descriptor& d, f32* a) {
 }
 
 // b as [columns / 8][depth][8]; the four warps have the same, which counts once.
-const f32* gather_b(Warp& warp, const Manner64& m, const Descriptor& d) {
+const Warpgroups::Converted& gather_b(Warp& warp, const Manner64& m, const Descriptor& d) {
     u8 bytes[MOST_COLUMNS * ROW_BYTES];
     const bool by_rows = m.is(Manner64::TRANSPOSES_B);
     const int depth = m.depth(), per_chunk = CHUNK / m.item();
@@ -164,8 +164,7 @@ const f32* gather_b(Warp& warp, const Manner64& m, const Descriptor& d) {
     take_chunks(warp, d, by_rows, 0, m.columns, depth, warp.index % 4 == 0, bytes);
     Warpgroups::Converted& known = warp.block->warpgroups->converted(warp);
     const u32 kind = u32(m.b) | u32(by_rows) << 8 | 1u << 16;
-    if (known.kind == kind && known.bytes.size() == size && !std::memcmp(known.bytes.data(), bytes, size))
-        return known.values.data();
+    if (known.kind == kind && known.bytes.size() == size && !std::memcmp(known.bytes.data(), bytes, size)) return known;
     known.kind = kind;
     known.bytes.assign(bytes, bytes + size);
     known.values.resize(size_t(m.columns) * size_t(depth));
@@ -179,7 +178,12 @@ const f32* gather_b(Warp& warp, const Manner64& m, const Descriptor& d) {
             widen_chunk(Type(m.b), bytes + i * CHUNK, to, COLUMNS);
         }
     }
-    return b;
+    known.ready.resize(Result(m.result) == Result::s32 ? 0 : size_t(m.columns / COLUMNS));
+    for (Right& tile : known.ready) {
+        tile.take(depth, b, TYPES[m.b].least);
+        b += depth * COLUMNS;
+    }
+    return known;
 }
 
 void gather_registers(const Warp& warp, const Manner64& m, const s32* rows, f32* a) {
@@ -203,32 +207,58 @@ void gather_registers(const Warp& warp, const Manner64& m, const s32* rows, f32*
 
 // ---- accumulators: tiles of [16][8], one after the other
 
-template <class V>
-void load_tile(const Warp& warp, const Manner64& m, const s32* rows, int tile, V* d) {
+void load_whole(const Warp& warp, const s32* rows, int tile, s32* d) {
     for (int half = 0; half < 2; ++half) {
-        V* to = d + half * CORE * COLUMNS;
-        if (Result(m.result) == Result::f16) {
-            const f16* from = warp.row<const f16>(rows[2 * tile + half]);
-            for (int e = 0; e < CORE * COLUMNS; ++e) to[e] = V(widen(from[e]));
-        } else {
-            const V *even = warp.row<const V>(rows[4 * tile + 2 * half]),
-                    *odd = warp.row<const V>(rows[4 * tile + 2 * half + 1]);
-            for (int l = 0; l < LANES; ++l) to[2 * l] = even[l], to[2 * l + 1] = odd[l];
-        }
+        const s32 *even = warp.row<const s32>(rows[4 * tile + 2 * half]),
+                  *odd = warp.row<const s32>(rows[4 * tile + 2 * half + 1]);
+        s32* to = d + half * CORE * COLUMNS;
+        for (int l = 0; l < LANES; ++l) to[2 * l] = even[l], to[2 * l + 1] = odd[l];
     }
 }
 
-template <class V>
-void store_tile(const Warp& warp, const Manner64& m, const s32* rows, int tile, const V* d) {
+void store_whole(const Warp& warp, const s32* rows, int tile, const s32* d) {
     for (int half = 0; half < 2; ++half) {
-        const V* from = d + half * CORE * COLUMNS;
-        if (Result(m.result) == Result::f16) {
-            f16* to = warp.row<f16>(rows[2 * tile + half]);
-            for (int e = 0; e < CORE * COLUMNS; ++e) to[e] = narrow_sum<f16>(f32(from[e]));
-        } else {
-            V *even = warp.row<V>(rows[4 * tile + 2 * half]), *odd = warp.row<V>(rows[4 * tile + 2 * half + 1]);
-            for (int l = 0; l < LANES; ++l) even[l] = from[2 * l], odd[l] = from[2 * l + 1];
+        s32 *even = warp.row<s32>(rows[4 * tile + 2 * half]), *odd = warp.row<s32>(rows[4 * tile + 2 * half + 1]);
+        const s32* from = d + half * CORE * COLUMNS;
+        for (int l = 0; l < LANES; ++l) even[l] = from[2 * l], odd[l] = from[2 * l + 1];
+    }
+}
+
+// Floats in pairs, as in product.h: each register has the upper or the lower eight rows.
+void load_pairs(const Warp& warp, const Manner64& m, const s32* rows, int tile, f32* d) {
+    if (Result(m.result) == Result::f16) {
+        const f16 *upper = warp.row<const f16>(rows[2 * tile]), *lower = warp.row<const f16>(rows[2 * tile + 1]);
+        for (int e = 0; e < CORE * COLUMNS; ++e) d[2 * e] = widen(upper[e]), d[2 * e + 1] = widen(lower[e]);
+        return;
+    }
+    const f32 *upper[2], *lower[2];  // even columns, odd ones
+    for (int odd = 0; odd < 2; ++odd) {
+        upper[odd] = warp.row<const f32>(rows[4 * tile + odd]);
+        lower[odd] = warp.row<const f32>(rows[4 * tile + 2 + odd]);
+    }
+    for (int l = 0; l < LANES; ++l) {
+        d[4 * l] = upper[0][l], d[4 * l + 1] = lower[0][l];
+        d[4 * l + 2] = upper[1][l], d[4 * l + 3] = lower[1][l];
+    }
+}
+
+void store_pairs(const Warp& warp, const Manner64& m, const s32* rows, int tile, const f32* d) {
+    if (Result(m.result) == Result::f16) {
+        f16 *upper = warp.row<f16>(rows[2 * tile]), *lower = warp.row<f16>(rows[2 * tile + 1]);
+        for (int e = 0; e < CORE * COLUMNS; ++e) {
+            upper[e] = narrow_sum<f16>(d[2 * e]);
+            lower[e] = narrow_sum<f16>(d[2 * e + 1]);
         }
+        return;
+    }
+    f32 *upper[2], *lower[2];
+    for (int odd = 0; odd < 2; ++odd) {
+        upper[odd] = warp.row<f32>(rows[4 * tile + odd]);
+        lower[odd] = warp.row<f32>(rows[4 * tile + 2 + odd]);
+    }
+    for (int l = 0; l < LANES; ++l) {
+        upper[0][l] = d[4 * l], lower[0][l] = d[4 * l + 1];
+        upper[1][l] = d[4 * l + 2], lower[1][l] = d[4 * l + 3];
     }
 }
 
@@ -239,29 +269,32 @@ void multiply_integers(const Warp& warp, const Manner64& m, const s32* rows, con
     const Overflow overflow = m.is(Manner64::SATURATES) ? Overflow::saturate : Overflow::wrap;
     for (int tile = 0; tile < m.columns / COLUMNS; ++tile) {
         for (int i = 0; i < DEPTH * COLUMNS; ++i) whole_b[i] = s32(b[tile * DEPTH * COLUMNS + i]);
-        load_tile(warp, m, rows, tile, d);
+        load_whole(warp, rows, tile, d);
         if (!adds) std::fill(d, d + ROWS * COLUMNS, 0);
         multiply_tile(ROWS, DEPTH, whole_a, whole_b, d, Manner{Cut::to_zero, overflow, Order::plain});
-        store_tile(warp, m, rows, tile, d);
+        store_whole(warp, rows, tile, d);
     }
 }
 
-void multiply_floats(const Warp& warp, const Manner64& m, const s32* rows, f32* a, const f32* b, bool adds) {
+void multiply_floats(
+    const Warp& warp, const Manner64& m, const s32* rows, f32* a, const std::vector<Right>& b, bool adds) {
     const int depth = m.depth();
     const bool negative = m.is(Manner64::NEGATES_A) != m.is(Manner64::NEGATES_B);
     for (int i = 0; negative && i < ROWS * depth; ++i) a[i] = -a[i];
     const bool halves = Result(m.result) == Result::f16;
-    const Cut cut = halves ? Cut::to_odd : Cut::to_zero;
-    const int fraction = m.item() == 1 ? FP8_FRACTION : FRACTION;
-    const Least least{TYPES[m.a].least, TYPES[m.b].least, halves ? LEAST_EXPONENT<f16> : LEAST_EXPONENT<f32>};
-    alignas(64) f32 d[ROWS * COLUMNS];
+    const Sum how{
+        halves ? Cut::to_odd : Cut::to_zero, halves ? LEAST_EXPONENT<f16> : LEAST_EXPONENT<f32>,
+        m.item() == 1 ? FP8_FRACTION : FRACTION};
+    Left left;
+    left.take(ROWS, depth, depth, a, TYPES[m.a].least);
+    alignas(64) f32 d[ROWS * COLUMNS] = {};
     for (int tile = 0; tile < m.columns / COLUMNS; ++tile) {
-        load_tile(warp, m, rows, tile, d);
-        if (!adds) std::fill(d, d + ROWS * COLUMNS, 0.0f);
-        alignas(64) f32x8 aligned_b[ROW_BYTES];
-        std::memcpy(aligned_b, b + tile * depth * COLUMNS, size_t(depth) * COLUMNS * sizeof(f32));
-        multiply(ROWS, depth, a, aligned_b, reinterpret_cast<f32x8*>(d), cut, least, depth, fraction);
-        store_tile(warp, m, rows, tile, d);
+        if (adds)
+            load_pairs(warp, m, rows, tile, d);
+        else
+            std::fill(d, d + ROWS * COLUMNS, 0.0f);
+        add_product(left, b[size_t(tile)], how, d);
+        store_pairs(warp, m, rows, tile, d);
     }
 }
 
@@ -282,12 +315,12 @@ void multiply(Warp& warp, const Instruction& in, Mask mask) {
         gather_registers(warp, m, rows + m.accumulators(), a);
     else
         gather_a(warp, m, Descriptor(a_bits), a);
-    const f32* b = gather_b(warp, m, Descriptor(b_bits));
+    const Warpgroups::Converted& b = gather_b(warp, m, Descriptor(b_bits));
     const bool adds = warp.predicate(in.operand[SCALE]) & 1;
     if (Result(m.result) == Result::s32)
-        multiply_integers(warp, m, rows, a, b, adds);
+        multiply_integers(warp, m, rows, a, b.values.data(), adds);
     else
-        multiply_floats(warp, m, rows, a, b, adds);
+        multiply_floats(warp, m, rows, a, b.ready, adds);
 }
 
 void fence(Warp& warp, const Instruction& in, Mask mask) {
