@@ -80,7 +80,8 @@ class Clue:
 
 # What a clue is about -> what it says, the most telling first.
 CLUES: Mapping[str, str] = {
-    "calls": "that a call is right as the first of a process, and fails after another",
+    "calls": "that a call is right as the first of a process, and fails after another; or that two equal calls differ",
+    "order": "that a call is right if its warps and blocks run in another order",
     "formula": "a usual mistake whose answer the outputs equal, in all cases that were tried",
     "repair": "the line on which a small change makes all cases right that were tried",
     "probe": "which inputs an output lacks, has twice, multiplies with or weighs by others, or takes in their place",

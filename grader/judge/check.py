@@ -580,7 +580,7 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         verdict = replace(verdict, clues=(*notes, *_indices(search, shape, finding, verdict.launched or ())))
     if not _costs_a_process(verdict) and (kept := _of_calls(search, shape)):
         return replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
-    lab = Lab(search.kata, search.spec, search.call, search.budget.limits)
+    lab = Lab(search.kata, search.spec, search.call, search.budget.limits, steady=search.budget.watch)
     for key, known in search.tried.items():
         if known.passed or known.kind is Kind.WRONG_ANSWER:
             lab.known[key] = not known.passed
@@ -593,7 +593,7 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     richest, clues = diagnose(lab, shape)
     if richest != shape:
         case = Case(search.kata, search.spec, richest)
-        again = judge(case, search.call(case.call(nth=0, limits=search.budget.limits)))
+        again = judge(case, search.call(case.call(nth=lab.nth, limits=search.budget.limits)))
         if again.kind is Kind.WRONG_ANSWER:
             verdict = replace(again, error_share=verdict.error_share, printed=search.sandbox.printed)
     if verdict.pattern is not None:
