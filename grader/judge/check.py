@@ -34,7 +34,7 @@ from grader.judge.indices import of_finding, of_launch
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab, beside, in_order
 from grader.judge.mixtures import NOT_RESCALED
-from grader.judge.pattern import without_chance
+from grader.judge.pattern import without_chance, without_last
 from grader.judge.repairs import Compiler, repair
 from grader.judge.unset import of_unset
 from grader.sandbox.parent import Sandbox
@@ -598,7 +598,8 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
             verdict = replace(again, error_share=verdict.error_share, printed=search.sandbox.printed)
     if verdict.pattern is not None:
         others = [dict(key.sizes) for key, is_wrong in lab.known.items() if is_wrong]
-        verdict = replace(verdict, pattern=without_chance(verdict.pattern, dict(richest.sizes), others))
+        pattern = without_chance(verdict.pattern, dict(richest.sizes), others)
+        verdict = replace(verdict, pattern=_without_last(lab, richest, pattern))
     program = search.sandbox.program
     found = [*clues, *of_unset(program)]
     if not any(clue.about in ("formula", "unset") for clue in found):
@@ -606,6 +607,15 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         if any(clue.about == "repair" for clue in found):  # which says more than what the answers look like
             found = [replace(clue, text=clue.text.removesuffix(f": {NOT_RESCALED}")) for clue in found]
     return replace(verdict, clues=sorted_clues(found))
+
+
+def _without_last(lab: Lab, failed: CaseKey, pattern: str) -> str:
+    """The pattern of a wrong answer, with what larger cases show of it."""
+    if (one := lab.judged.get(failed)) is None or not one.wrong:
+        return pattern
+    place = one.first_wrong
+    others = [each.compared[place].wrong for each in lab.judged.values() if each.wrong]
+    return without_last(pattern, one.compared[place].wrong, others)
 
 
 def _repaired(search: _Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Verdict:
