@@ -13,6 +13,7 @@ import contextlib
 import functools
 import gc
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -98,6 +99,7 @@ def budget_for(device: str) -> SearchBudget:
     return SearchBudget(diagnose=True, large=2, work_limit=1 << 40)
 
 
+_IN_FLIGHT = re.compile(r"\bleaves (\d+) groups? in flight")  # in a repair
 PROPOSED = ": cp.async.wait_group"  # what a note of the simulator goes on with, of the wait alone
 # Findings whose line may be another than the one at fault.
 REPAIRED = (Kind.LAUNCH_FAILED, Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)
@@ -624,10 +626,14 @@ def _repaired(search: _Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Ve
         return verdict
     lab.known |= {key: True for key, known in search.tried.items() if known.kind is verdict.kind}
     clues = [*repair(lab, shape, search.sandbox.program, search.compiler, verdict.kind, verdict.finding)]
-    known = verdict.clues
-    if not any("in flight" in clue.text for clue in clues):  # a wait for it there does not make all right
-        known = tuple(replace(clue, text=clue.text.partition(PROPOSED)[0]) for clue in known)
-    return replace(verdict, clues=sorted_clues([*clues, *known]))
+    return replace(verdict, clues=sorted_clues([*clues, *(without_refuted(clues, clue) for clue in verdict.clues)]))
+
+
+def without_refuted(repairs: Sequence[Clue], note: Clue) -> Clue:
+    """A note on copies, without the wait that it proposes if that does not make all right, or another does."""
+    left = {number for clue in repairs for number in _IN_FLIGHT.findall(clue.text)}
+    words, _, proposed = note.text.partition(PROPOSED)
+    return note if proposed.split()[:1] and proposed.split()[0] in left else replace(note, text=words)
 
 
 def _of_calls(search: _Search, failed: CaseKey) -> tuple[Clue, ...]:
