@@ -84,6 +84,7 @@ CLUES: Mapping[str, str] = {
     "order": "that a call is right if its warps and blocks run in another order",
     "formula": "a usual mistake whose answer the outputs equal, in all cases that were tried",
     "repair": "the line on which a small change makes all cases right that were tried",
+    "chosen": "the launcher's test that let the kernel of a misaligned access, or of one out of bounds, run",
     "probe": "which inputs an output lacks, has twice, multiplies with or weighs by others, or takes in their place",
     "nan": "the line that made the first nan or infinity, and of which operands",
     "unset": "what is used before anything sets it",

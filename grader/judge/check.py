@@ -15,7 +15,7 @@ import gc
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -27,6 +27,7 @@ from grader.content.spec import Accumulated, Sizes, Spec
 from grader.devices import INSTRUCTIONS, Call, Card, Finding, Limits, Outcome
 from grader.devices.counters import KernelCoverage, Launched, Writer
 from grader.judge.case import Case, CaseKey, Expected, allowed, largest_within, shapes
+from grader.judge.chosen_kernel import of_choice
 from grader.judge.comparison import Comparison, compare
 from grader.judge.coverage import joined
 from grader.judge.diagnosis import diagnose, sorted_clues
@@ -579,7 +580,8 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     finding, kernels = verdict.finding, {item.kernel for item in verdict.launched or ()}
     if finding is not None:
         notes = (Clue("copies", note) for note in finding.notes)
-        verdict = replace(verdict, clues=(*notes, *_indices(search, shape, finding, verdict.launched or ())))
+        indices = _indices(search, shape, finding, verdict.launched or ())
+        verdict = replace(verdict, clues=(*notes, *_choice(search, shape, finding), *indices))
     if not _costs_a_process(verdict) and (kept := _of_calls(search, shape)):
         return replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
     lab = Lab(search.kata, search.spec, search.call, search.budget.limits, steady=search.budget.watch)
@@ -654,6 +656,27 @@ def _indices(search: _Search, shape: CaseKey, finding: Finding, launched: Sequen
     call = Case(search.kata, search.spec, shape).call(nth=0, limits=search.budget.limits)
     try:
         return of_finding(text, finding, launched, call) or of_launch(text, finding, launched, call)
+    except RecursionError:
+        return []
+
+
+def _choice(search: _Search, shape: CaseKey, finding: Finding) -> list[Clue]:
+    """The launcher's test that let the kernel of a finding run."""
+    text = search.sandbox.program.source.read_text(encoding="utf-8", errors="replace")
+    call = Case(search.kata, search.spec, shape).call(nth=0, limits=search.budget.limits)
+    lab = Lab(search.kata, search.spec, search.call, search.budget.limits)
+
+    def is_right(sizes: Mapping[str, int]) -> bool:
+        known = {name: sizes[name] for name in search.spec.sizes}
+        if not allowed(search.kata, known) or search.spec.work(known) > search.budget.work_limit:
+            return False
+        if any(size > search.spec.sizes[name].max for name, size in known.items()):
+            return False
+        one = lab.try_key(replace(shape, sizes=tuple(known.items())))
+        return one is not None and not one.wrong
+
+    try:
+        return of_choice(text, finding, call, is_right)
     except RecursionError:
         return []
 

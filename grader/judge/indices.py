@@ -57,7 +57,7 @@ def of_launch(text: str, finding: Finding, launched: Sequence[Launched], call: C
     code, found = Code(text), list[Clue]()
     for host in code.functions:
         for match in _GRID.finditer(code.text, host.begin, host.end):
-            frame = None if host.is_kernel else _host_frame(code, host, match.start(), call, 0)
+            frame = None if host.is_kernel else host_frame(code, host, match.start(), call, 0)
             found += [] if frame is None else _zeros(frame, match[1], match.start(1))
     return found if len(found) == 1 else []
 
@@ -198,7 +198,7 @@ def _frame_of(code: Code, finding: Finding, launched: Sequence[Launched], call: 
     lines = [finding.line, *finding.callers]
     functions = [code.function_at(line) for line in lines]
     kernel = functions[-1]
-    if kernel is None or not kernel.is_kernel or kernel.name != _plain_name(finding.kernel):
+    if kernel is None or not kernel.is_kernel or kernel.name != plain_name(finding.kernel):
         return None
     frame = _kernel_frame(code, kernel, finding, launched, call)
     frame.place = code.line_span(lines[-1])[1]
@@ -240,11 +240,11 @@ def _kernel_frame(code: Code, kernel: Function, finding: Finding, launched: Sequ
     if len({tuple(code.arguments(opening)) for _, opening in launches}) != 1:
         return _Frame(code, kernel, kernel.end, None, (), templates, builtins)
     host, opening = launches[0]
-    caller = _host_frame(code, host, opening, call, 0)
+    caller = host_frame(code, host, opening, call, 0)
     return _Frame(code, kernel, kernel.end, caller, code.arguments(opening), templates, builtins)
 
 
-def _host_frame(code: Code, host: Function, place: int, call: Call, depth: int) -> _Frame | None:
+def host_frame(code: Code, host: Function, place: int, call: Call, depth: int) -> _Frame | None:
     """The launcher, or a function of the host's that it calls in one place."""
     name = call.launcher
     if host.name == name:
@@ -261,7 +261,7 @@ def _host_frame(code: Code, host: Function, place: int, call: Call, depth: int) 
     caller, (templates, opening) = found[0]
     templates = templates if len(found) == 1 else []  # which of them it was, is not known
     return _Frame(
-        code, host, place, _host_frame(code, caller, opening, call, depth + 1), code.arguments(opening), templates
+        code, host, place, host_frame(code, caller, opening, call, depth + 1), code.arguments(opening), templates
     )
 
 
@@ -271,7 +271,7 @@ def _calls(code: Code, name: str, begin: int, end: int) -> list[tuple[list[str],
     return [(split(match[1] or ""), match.end() - 1) for match in found]
 
 
-def _plain_name(kernel: str) -> str:
+def plain_name(kernel: str) -> str:
     return re.split(r"[<(]", kernel)[0].rpartition("::")[2]
 
 
