@@ -32,7 +32,7 @@ from grader.judge.comparison import Comparison, compare
 from grader.judge.coverage import joined
 from grader.judge.diagnosis import diagnose, sorted_clues
 from grader.judge.earlier import earlier
-from grader.judge.indices import of_finding, of_launch
+from grader.judge.indices import of_finding, of_launch, of_shared
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab, beside, in_order
 from grader.judge.mixtures import NOT_RESCALED
@@ -655,7 +655,8 @@ def _indices(search: _Search, shape: CaseKey, finding: Finding, launched: Sequen
     text = search.sandbox.program.source.read_text(encoding="utf-8", errors="replace")
     call = Case(search.kata, search.spec, shape).call(nth=0, limits=search.budget.limits)
     try:
-        return of_finding(text, finding, launched, call) or of_launch(text, finding, launched, call)
+        found = of_finding(text, finding, launched, call) or of_launch(text, finding, launched, call)
+        return found or of_shared(text, finding, launched)
     except RecursionError:
         return []
 

@@ -62,6 +62,52 @@ def of_launch(text: str, finding: Finding, launched: Sequence[Launched], call: C
     return found if len(found) == 1 else []
 
 
+def of_shared(text: str, finding: Finding, launched: Sequence[Launched]) -> list[Clue]:
+    """Of a launch that is refused for its shared memory, what the variable is computed from that says how much the
+    launcher asks for. Only of a file all of whose launches ask for the same."""
+    asked = {item.smem_bytes for item in launched if item.kernel == finding.kernel}
+    if finding.kind != Kind.LAUNCH_FAILED or "bytes of shared memory a block" not in finding.message or len(asked) != 1:
+        return []
+    code, found = Code(text), dict[str, tuple[Function, int]]()
+    for host in code.functions:
+        for match in re.finditer(r"<<<(.*?)>>>", code.text[host.begin : host.end], re.DOTALL):
+            given = split(match[1])
+            if not host.is_kernel and len(given) > 2 and given[2] != "0":
+                found[given[2]] = host, host.begin + match.start()
+    if len(found) != 1:
+        return []
+    ((name, (host, place)),) = found.items()
+    words, clues = f" = {asked.pop()}", list[Clue]()
+    waiting = [name]
+    while waiting and len(clues) < SHOWN:
+        name = waiting.pop(0)
+        last = _last_set(code, host, name, place)
+        if last is not None and not last[0].isdecimal() and len(last[0]) <= LONGEST:
+            line = code.line_at(last[1])
+            clues.append(Clue("index", f"{name} = {last[0]}{words}, on line {line}", line))
+            waiting += [each for each in _names(last[0]) if each not in waiting and each != name]
+        words = ""
+    return clues
+
+
+def _last_set(code: Code, function: Function, name: str, place: int) -> tuple[str, int] | None:
+    """What a variable of a function is at a place, and where it is set to that; None if that may depend on the way
+    there, or is in no text."""
+    definition = code.visible(function, place).get(name)
+    if definition is None:
+        return None
+    if not code.is_assigned(name, definition.at + 1, place):
+        return definition.text, definition.at
+    sets = [*re.finditer(rf"(?<=[;}}])\s*{re.escape(name)}\s*=(?!=)([^;]*);", code.text[definition.at : place])]
+    if not sets:
+        return None
+    at = definition.at + sets[-1].start(1)
+    between = code.text[definition.at : at]
+    if code.is_assigned(name, at, place) or "{" in between or "}" in between:
+        return None
+    return " ".join(sets[-1][1].split()), at
+
+
 def _zeros(frame: _Frame, grid: str, place: int) -> Iterator[Clue]:
     """The quotients that are 0 among the variables of a grid, or the grid itself."""
     names, host = _names(grid), frame.function
