@@ -90,6 +90,7 @@ CLUES: Mapping[str, str] = {
     "unset": "what is used before anything sets it",
     "relation": "one number that turns what must be there into what is",
     "copies": "at an access to shared memory, what is known of the copies: their waits, and what no thread has read",
+    "written": "of an array in shared memory that is read too early, or never filled, what threads had written by then",
     "first": "an output that was wrong before the finding, in an earlier kernel",
     "index": "what the variables on an access's line are made of, with their values there; what made a grid 0 blocks",
     "outputs": "which outputs are right and which are wrong, in the order in which they are computed",

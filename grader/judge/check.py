@@ -101,6 +101,7 @@ def budget_for(device: str) -> SearchBudget:
 
 
 _IN_FLIGHT = re.compile(r"\bleaves (\d+) groups? in flight")  # in a repair
+WRITTEN = "written "  # what a note of the simulator begins with, of the elements of an array
 PROPOSED = ": cp.async.wait_group"  # what a note of the simulator goes on with, of the wait alone
 # Findings whose line may be another than the one at fault.
 REPAIRED = (Kind.LAUNCH_FAILED, Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)
@@ -579,7 +580,7 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     """The verdict with what further calls show: of a wrong answer; of a finding in a later kernel what came before."""
     finding, kernels = verdict.finding, {item.kernel for item in verdict.launched or ()}
     if finding is not None:
-        notes = (Clue("copies", note) for note in finding.notes)
+        notes = map(_noted, finding.notes)
         indices = _indices(search, shape, finding, verdict.launched or ())
         verdict = replace(verdict, clues=(*notes, *_choice(search, shape, finding), *indices))
     if not _costs_a_process(verdict) and (kept := _of_calls(search, shape)):
@@ -620,6 +621,11 @@ def _without_last(lab: Lab, failed: CaseKey, pattern: str) -> str:
     place = one.first_wrong
     others = [each.compared[place].wrong for each in lab.judged.values() if each.wrong]
     return without_last(pattern, one.compared[place].wrong, others)
+
+
+def _noted(note: str) -> Clue:
+    """A note of the simulator."""
+    return Clue("written", note.removeprefix(WRITTEN)) if note.startswith(WRITTEN) else Clue("copies", note)
 
 
 def _repaired(search: _Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Verdict:
