@@ -1098,8 +1098,8 @@ def _order(kernel: Kernel, one: Statement) -> Found:
 
 
 def _waits(_: Kernel, one: Statement) -> Found:
-    """More or fewer groups of copies or products that a wait leaves in flight. Of fewer the most come first: with
-    each number below one that is right all is right, too."""
+    """More or fewer groups of copies or products that a wait leaves in flight. The largest smaller number comes
+    first: if it is right, all numbers below it are right, too."""
     if ".wait_group" in one.opcode and _is_integer(one.operands[0]):
         own = int(one.operands[0])
         least = 1 if one.opcode.startswith("wgmma") else 0  # to wait for all products takes away other mistakes, too

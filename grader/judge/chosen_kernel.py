@@ -51,7 +51,7 @@ class _Choice:
 
 
 def _by_sizes(code: Code, finding: Finding, call: Call, is_right: IsRight) -> Iterator[Clue]:
-    """The one size that is no multiple of the access's width, while the kernel is right where it is."""
+    """The one size that is not a multiple of the access's width, if the kernel is right where it is one."""
     own, width = _spaced(str(finding.kernel)), _width(finding, call)
     choices = [each for each in _choices(code, plain_name(own)) if own in each.kernels]
     if width < 2 or len(choices) != 1:

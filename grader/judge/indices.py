@@ -63,8 +63,8 @@ def of_launch(text: str, finding: Finding, launched: Sequence[Launched], call: C
 
 
 def of_shared(text: str, finding: Finding, launched: Sequence[Launched]) -> list[Clue]:
-    """Of a launch that is refused for its shared memory, what the variable is computed from that says how much the
-    launcher asks for. Only of a file all of whose launches ask for the same."""
+    """What the shared memory is computed from that a refused launch asks for, if all launches of the file ask for the
+    same."""
     asked = {item.smem_bytes for item in launched if item.kernel == finding.kernel}
     if finding.kind != Kind.LAUNCH_FAILED or "bytes of shared memory a block" not in finding.message or len(asked) != 1:
         return []
