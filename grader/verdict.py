@@ -80,14 +80,17 @@ class Clue:
 
 # What a clue is about -> what it says, the most telling first.
 CLUES: Mapping[str, str] = {
-    "calls": "that a call is right as the first of a process, and fails after another",
+    "calls": "that a call is right as the first of a process, and fails after another; or that two equal calls differ",
+    "order": "that a call is right if its warps and blocks run in another order",
     "formula": "a usual mistake whose answer the outputs equal, in all cases that were tried",
     "repair": "the line on which a small change makes all cases right that were tried",
+    "chosen": "the launcher's test that let the kernel of a misaligned access, or of one out of bounds, run",
     "probe": "which inputs an output lacks, has twice, multiplies with or weighs by others, or takes in their place",
     "nan": "the line that made the first nan or infinity, and of which operands",
     "unset": "what is used before anything sets it",
     "relation": "one number that turns what must be there into what is",
     "copies": "at an access to shared memory, what is known of the copies: their waits, and what no thread has read",
+    "written": "of an array in shared memory that is read too early, or never filled, what threads had written by then",
     "first": "an output that was wrong before the finding, in an earlier kernel",
     "index": "what the variables on an access's line are made of, with their values there; what made a grid 0 blocks",
     "outputs": "which outputs are right and which are wrong, in the order in which they are computed",

@@ -16,6 +16,7 @@ from sim_kernels.harness import HERE, LIMITS, build, given, line_of, open_device
 from test_diagnosis import clue, f32, of_sum, told
 
 from grader.compile.unset import Unset, unset_lines, warned
+from grader.content.spec import Exact, InputKind, Tensor
 from grader.devices import Call, Outcome, Scalar
 from grader.devices.counters import Birth, Writer
 from grader.devices.sim import SimDevice
@@ -104,6 +105,34 @@ def test_what_a_case_that_passes_makes_too_is_not_named() -> None:
 def test_an_infinity_is_asked_for_where_no_element_is_nan() -> None:
     assert has(said([NAN, INFINITY], [], wrong=numpy.inf), "infinity", "line 30")
     assert said([NAN, INFINITY], [], wrong=5.0) == ""
+
+
+@pytest.mark.parametrize("has_nan", [False, True])
+def test_a_nan_in_the_place_of_an_infinity_is_not_one_that_must_be(has_nan: bool) -> None:
+    """y = x that is nan for inf. Another element must be nan, which line 37 makes: line 20 is asked for without it."""
+
+    def special(rng: Any, shape: Any, sizes: Any) -> numpy.ndarray:
+        return numpy.resize([1.0, numpy.nan if has_nan else 2.0, numpy.inf, 3.0], shape)
+
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        x = numpy.frombuffer(bytes(call.buffers[0].given), numpy.float32)
+        found = [NAN] * bool(numpy.isnan(x).any()) + [OTHER] * bool(numpy.isinf(x).any())
+        return replace(outcome, births=tuple(found if call.births else ()))
+
+    spec = of_sum(
+        outputs=(Tensor("y", ("n",)),),
+        values=(InputKind("special", special),),
+        reference=lambda x, sizes: x,
+        tolerance=Exact(),
+    )
+    verdict = told(
+        lambda inputs, sizes: {"y": f32(numpy.where(numpy.isinf(inputs["x"]), numpy.nan, inputs["x"]))}, spec, bug=bug
+    )
+    assert (
+        verdict.sizes == {"n": 3}
+        and has(clue(verdict, "nan"), "first nan", "line 20")
+        and "37" not in clue(verdict, "nan")
+    )
 
 
 @pytest.mark.parametrize(

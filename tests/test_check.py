@@ -462,6 +462,17 @@ def test_finding_becomes_the_verdict() -> None:
     assert (verdict.sizes, verdict.finding, verdict.printed) == ({"n": 7}, finding, "hello")
 
 
+def test_notes_of_the_simulator_become_clues() -> None:
+    notes = ("written so far: tile[0] to tile[31], the last on line 7", "the copy on line 9 has not arrived")
+    found = Finding("uninitialised", "reads tile[32]", notes=notes)
+    budget = SearchBudget(examples=1, diagnose=True)
+    verdict = check(kata(), spec(), FakeSandbox(add, lambda *_: Outcome(findings=(found,))), budget)  # type: ignore[arg-type]
+    assert {clue.about: clue.text for clue in verdict.clues} == {
+        "written": "so far: tile[0] to tile[31], the last on line 7",
+        "copies": notes[1],
+    }
+
+
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.PASS, Kind.WRONG_ANSWER)])
 def test_every_kind_of_finding(kind: Kind) -> None:
     def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:

@@ -16,9 +16,9 @@ from facts import has
 from grader.content.dtype import DTYPES
 from grader.content.spec import Tensor
 from grader.judge.case import Expected
-from grader.judge.comparison import SHOWN, Comparison, compare
+from grader.judge.comparison import SHOWN, Comparison, compare, compared
 from grader.judge.encoding import decode, encode, stored
-from grader.judge.pattern import describe, describe_values, without_chance
+from grader.judge.pattern import describe, describe_values, without_chance, without_last
 
 pytestmark = passed_before.GRADER
 
@@ -211,6 +211,22 @@ def test_nan_that_a_kernel_wrote_counts_as_written() -> None:
     assert result.mismatches[0].got is not None
 
 
+def test_unwritten_elements_whose_right_answer_is_nan_are_counted_with_the_others() -> None:
+    poison, written = bytes([0xFF] * 2), bytes([0x00, 0x7E])
+    want = numpy.array([nan] * 4 + [1.0, nan, 1.0, nan])
+    expected = Expected(Tensor("y", ("n",)), DTYPES["f16"], want, None)
+    result = compare(written * 4 + poison * 4, expected)
+    assert [(mismatch.index, mismatch.got) for mismatch in result.mismatches] == [((i,), None) for i in range(4, 8)]
+    assert result.wrong == 4 and result.pattern is not None and has(result.pattern, "every", "4", "written")
+    assert compared(written * 4 + poison * 4, expected).wrong.tolist() == [False] * 4 + [True] * 4
+
+
+def test_a_nan_with_the_bits_of_poison_may_be_an_answer() -> None:
+    data, want = bytes([0xFF] * 2 + [0, 0]), numpy.array([nan, 1.0])
+    expected = Expected(Tensor("y", ("n",)), DTYPES["f16"], want, None)
+    assert compare(data, expected).wrong == int(compared(data, expected).wrong.sum()) == 1
+
+
 def test_partly_poisoned_element_counts_as_written() -> None:
     data = bytes([0x9D, 0x9D, 0x9D, 0x00])
     result = compare(data, Expected(Tensor("y", ("n",)), DTYPES["i32"], numpy.array([0]), None))
@@ -306,6 +322,18 @@ def test_a_rest_of_vectors_is_chance_where_whole_vectors_fail_too(
 def test_whole_vectors_along_another_axis_say_nothing() -> None:
     words = f"along n (axis 1), {pattern(14, [12, 13])}"
     assert without_chance(words, {"m": 3, "n": 14}, [{"m": 4, "n": 14}]) == words
+
+
+@pytest.mark.parametrize(("larger", "is_last"), [([8192, 8193], False), ([8193], True), ([], True)])
+def test_the_first_of_a_tile_is_not_the_last_by_chance(larger: list[int], is_last: bool) -> None:
+    wrong, other = (numpy.isin(numpy.arange(count), which) for count, which in ((8193, [8192]), (8194, larger)))
+    words = describe(wrong, False, "y", ("n",))
+    assert has(words, "element 8192", "last", "multiple of 1024")
+    said = without_last(words, wrong, [wrong, other])
+    assert has(said, "element 8192", "multiple of 1024") and ("last" in said) == is_last
+    two = [numpy.stack([each, each]) for each in (wrong, other)]
+    words = describe(two[0], False, "y", ("m", "n"))
+    assert "last" in words and ("last" in without_last(words, two[0], two)) == is_last
 
 
 def test_pattern_of_what_was_never_written() -> None:

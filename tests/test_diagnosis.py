@@ -538,3 +538,55 @@ def test_a_call_that_is_wrong_because_of_an_earlier_one_is_told_from_others() ->
     )
     assert keeping(lambda kept, n: n > 32) == "" == keeping(lambda kept, n: True)
     assert keeping(lambda kept, n: kept["calls"] > 0, watch=False) == ""  # on a GPU it may be chance
+
+
+def told_steadily(box: FakeSandbox, spec: Spec) -> Verdict:
+    """The verdict, on a device that runs the same call in the same way each time."""
+    kata = Kata(name="mine", family="mine", level="easy", elem="f32", root=Path("/nowhere"))
+    verdict = check(kata, spec, box, replace(BUDGET, watch=True))  # type: ignore[arg-type]
+    assert verdict.kind is Kind.WRONG_ANSWER
+    return verdict
+
+
+@pytest.mark.parametrize("by_order", [True, False])
+def test_a_case_that_fails_in_the_second_call_alone_is_looked_into(by_order: bool) -> None:
+    """Elements from 128 on are lost where the seed is odd, or where x begins at another place."""
+
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        second = call.seed % 2 == 1 if by_order else call.buffers[0].offset_bytes == second_at
+        x = numpy.frombuffer(bytes(call.buffers[0].given), numpy.float32)
+        return replace(outcome, outputs={"y": f32(x[:128].sum().reshape(1)).tobytes()}) if second else outcome
+
+    case = Case(
+        Kata(name="mine", family="mine", level="easy", elem="f32", root=Path("/nowhere")),
+        of_sum(),
+        CaseKey.of(of_sum(), {"n": 1}, "normal", 0),
+    )
+    second_at = case.call(nth=1, limits=BUDGET.limits).buffers[0].offset_bytes
+    verdict = told_steadily(
+        FakeSandbox(lambda inputs, sizes: {"y": f32(inputs["x"].sum().reshape(1))}, bug=bug), of_sum()
+    )
+    assert has(clue(verdict, "probe"), "x[128]", "y[0]")
+    assert ("order" in clue(verdict, "order")) == by_order
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_calls_with_one_input_that_differ_are_named_and_no_writers(keeps: bool) -> None:
+    """y = x, but the elements from 32 on are wrong; and those from 16 on, after a call with a larger n."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        y = inputs["x"].copy()
+        if len(y) >= 40:
+            y[16 if keeps and box.kept["most"] > len(y) + 20 else 32 :] += 1
+        return {"y": f32(y)}
+
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        lines = {f"{name}[{i}]": Writer("k", "mine.cu", 20 + i // 32, (0, 0, 0), (i, 0, 0)) for name, i in call.watch}
+        return replace(outcome, writers=lines, launched=(Launched("k", (1, 1, 1), (400, 1, 1), 0),))
+
+    spec = of_sum(outputs=(Tensor("y", ("n",)),), reference=lambda x, sizes: x, tolerance=Exact())
+    box = Keeping(answer, bug)
+    box.close()
+    verdict = told_steadily(box, spec)
+    assert ("same call" in clue(verdict, "calls")) == keeps
+    assert ("line 21" in clue(verdict, "writers")) == (not keeps)

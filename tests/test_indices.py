@@ -13,7 +13,7 @@ from grader.content.expressions import UNSIGNED, Number, Unknown, evaluate, pars
 from grader.content.functions import Code
 from grader.devices import Buffer, Call, Finding, Poison, Scalar
 from grader.devices.counters import Launched
-from grader.judge.indices import of_finding, of_launch
+from grader.judge.indices import of_finding, of_launch, of_shared
 from grader.verdict import Kind
 
 pytestmark = passed_before.REPOSITORY
@@ -203,3 +203,35 @@ def test_of_a_launch_without_blocks_the_quotient_is_shown(grid: str, words: str 
     place = text[: text.index(line, text.index("KATA_EXPORT"))].count("\n") + 1
     assert [(each.text, each.line) for each in found] == ([(f"{words}, on line {place}", place)] if words else [])
     assert not of_launch(text, finding, LAUNCHED, CALL)
+
+
+SHARED = dedent(
+    """\
+    KATA_EXPORT void f(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
+        int held = cols;
+        const int room = most_bytes() / 16 * 4;
+        held = std::min(cols, room);
+        const int smem_bytes = held * static_cast<int>(sizeof(float));
+        kernel<4><<<rows, 32, smem_bytes, stream>>>(x, y);
+    }
+    """
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("", "", ["smem_bytes = held * static_cast<int>(sizeof(float)) = 160, 5", "held = std::min(cols, room), 4"]),
+        ("    held =", "    if (rows > 9) held =", ["smem_bytes = held * static_cast<int>(sizeof(float)) = 160, 5"]),
+        ("smem_bytes, stream", "160, stream", []),
+        ("(x, y);\n", "(x, y);\n    other<<<1, 32, cols, stream>>>(x);\n", []),
+    ],
+)
+def test_of_a_launch_with_too_much_shared_memory_its_sum_is_shown(old: str, new: str, words: list[str]) -> None:
+    finding = Finding("launch failed", "launched with 160 bytes of shared memory a block", kernel="kernel<4>")
+    launched = [Launched("kernel<4>", (1, 1, 1), (32, 1, 1), 160)]
+    said = [
+        f"{each.text.partition(', on line')[0]}, {each.line}"
+        for each in of_shared(SHARED.replace(old, new), finding, launched)
+    ]
+    assert said[:2] == words

@@ -16,11 +16,12 @@ from grader.compile.changes import SOURCE_KINDS, Change, changes_of, lines_behin
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
 from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
+from grader.judge.check import without_refuted
 from grader.judge.comparison import Compared
 from grader.judge.lab import Judged
 from grader.judge.repair_words import Names
 from grader.judge.repairs import MOVED_ALONE, SPOILT, UNMOVED, Trial, doubt, in_turn
-from grader.verdict import Kind, Verdict
+from grader.verdict import Clue, Kind, Verdict
 
 pytestmark = [passed_before.REPOSITORY, pytest.mark.usefixtures("forked_children")]
 
@@ -198,6 +199,29 @@ def test_what_lanes_and_copies_wait_for_changes(line: int, words: str, text: str
     found = [change for change in changes if change.line == line and change.words == words]
     assert len(found) == 1
     assert any(text in changed for changed in found[0].lines.values())
+
+
+def test_the_wait_that_leaves_most_in_flight_comes_first() -> None:
+    text = WRAPPERS.replace("wait_group 1", "wait_group 2")
+    words = [change.words for change in changes_of(text, "kata.cu", within={*range(10, 16)}) if change.line == 11]
+    fewer = [next(int(part) for part in each.split() if part.isdigit()) for each in words if "in flight" in each]
+    assert fewer[:3] == [1, 0, 3]
+
+
+@pytest.mark.parametrize(
+    ("repaired", "stays"),
+    [
+        ("the wait leaves 1 group in flight, not 2", True),
+        ("the wait leaves 0 groups in flight, not 2", False),
+        ("", False),
+    ],
+)
+def test_a_wait_that_a_note_proposes_is_that_of_the_repair(repaired: str, stays: bool) -> None:
+    note = Clue("copies", "the copy is number 2 from the newest: cp.async.wait_group 1 there would wait for it")
+    said = without_refuted([Clue("repair", f"right if on line 7 {repaired}")] if repaired else [], note)
+    assert has(said.text, "number 2") and ("wait_group 1" in said.text) == stays
+    other = Clue("index", "i = 3")
+    assert without_refuted([], other) == other
 
 
 WHOLE = """

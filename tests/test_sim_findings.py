@@ -17,6 +17,7 @@ from grader.content.source_file import source_of
 from grader.devices import Finding, Limits
 from grader.devices.sim import SimDevice
 from grader.devices.sim.library import load_engine
+from grader.judge.check import WRITTEN
 from grader.output.verdict_text import explanation
 from grader.verdict import Grade, Kind, Verdict
 
@@ -118,6 +119,13 @@ def test_hazard_is_found_at_its_line(hazards: SimDevice, launcher: str) -> None:
     assert (found.file, found.line) == (str(HAZARDS), line_of(HAZARDS, SHARED_LINES.get(launcher, launcher))), found
     assert found.index == index
     assert found.kernel is not None and launcher in found.kernel
+
+
+def test_what_is_written_of_an_array_is_noted_where_it_is_one_run(hazards: SimDevice) -> None:
+    (note,) = finding(hazards, "uninitialised_shared").notes
+    line = line_of(HAZARDS, "uninitialised_shared") - 2
+    assert note.startswith(WRITTEN) and has(note, "tile[0]", "tile[31]", f"line {line}")
+    assert finding(hazards, "row_unwritten_4").notes == ()  # elements before it and after it are written
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -269,7 +269,10 @@ def test_a_launch_at_a_limit_and_beyond(device: SimDevice, name: str) -> None:
 
 @pytest.mark.parametrize(("dynamic", "error"), [(0, 0), (4096, 0), (4097, INVALID_VALUE)])
 def test_static_and_dynamic_shared_memory_share_the_limit(device: SimDevice, dynamic: int, error: int) -> None:
-    errors(run(device, "static_shared", wanted("y", "f32", 4), dynamic), error, "45056 static", "4097 dynamic")
+    said = ("49153 bytes", "45056 static", "4097 dynamic", "tile")
+    errors(run(device, "static_shared", wanted("y", "f32", 4), dynamic), error, *said)
+    over = ("249856 bytes", "45056 static", "204800 dynamic", "tile", "232448")
+    errors(run(device, "static_shared", wanted("y", "f32", 4), 200 << 10), INVALID_VALUE, *over)
 
 
 @pytest.mark.parametrize(

@@ -330,3 +330,13 @@ def test_each_edit_is_a_change_of_it() -> None:
     found = {edit.number: runs(change.applied(text)) for edit, change in code.changes}
     assert found == {3: ["33", "0"], 4: ["44", "0"], 7: ["55", "7"]}  # 8 is not in the code
     assert {change.line for _, change in code.changes} == {12}
+
+
+def test_a_bit_that_goes_to_64_bits_is_shifted_in_64() -> None:
+    def words_of(statement: str) -> list[str]:
+        lines = ["uint64_t bits = 0;", "unsigned few = 0;", statement, "y[0] = bits >> 33;", "y[1] = few;"]
+        text = "\n".join(["__global__ void k(unsigned* y, int b) {", *lines, "}", ""])
+        return [each.words for each in edited(text, {4}).edits if "uint64_t" in each.words]
+
+    assert words_of("bits |= 1u << b;") == ["`1u << b` is `uint64_t{1} << b`"] == words_of("bits |= (1u << b);")
+    assert words_of("few |= 1u << b;") == [] == words_of("bits |= 2u << b;")

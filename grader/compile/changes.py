@@ -1098,11 +1098,13 @@ def _order(kernel: Kernel, one: Statement) -> Found:
 
 
 def _waits(_: Kernel, one: Statement) -> Found:
-    """More or fewer groups of copies or products that a wait leaves in flight."""
+    """More or fewer groups of copies or products that a wait leaves in flight. The largest smaller number comes
+    first: if it is right, all numbers below it are right, too."""
     if ".wait_group" in one.opcode and _is_integer(one.operands[0]):
+        own = int(one.operands[0])
         least = 1 if one.opcode.startswith("wgmma") else 0  # to wait for all products takes away other mistakes, too
-        for left in range(least, MOST_IN_FLIGHT):
-            if left != int(one.operands[0]):
+        for left in sorted(range(least, MOST_IN_FLIGHT), key=lambda left: (left > own, abs(left - own))):
+            if left != own:
                 words = f"the wait leaves {left} group{'' if left == 1 else 's'} in flight, not {one.operands[0]}"
                 yield f"{words}#{one.opcode}", one.with_operand(0, str(left))
 

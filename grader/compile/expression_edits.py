@@ -65,6 +65,7 @@ _OTHER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "log1pf": ("logf",),
 }
 _BUILTIN = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\.[xyz]\b")
+_WIDE = re.compile(r"\b(?:u?int64_t|long|size_t)\b")
 _VECTOR = re.compile(r"(float|double|int|uint|short|ushort|char|uchar)([234])$")
 
 
@@ -264,6 +265,7 @@ class Expressions(ABC):
         left, right = node.parts
         if node.sign in ASSIGNING:
             self.node(left, is_set=True)
+            self._wrap(right, [*self._wide_shift(left, right)], cast=False)
             self.root_value(right)
             return
         kinds = {self.type_of(left, node.scope), self.type_of(right, node.scope)}
@@ -281,6 +283,16 @@ class Expressions(ABC):
             self._exchange(left.parts[1], right.parts[1], 2)
         self.node(left)
         self.node(right)
+
+    def _wide_shift(self, target: Node, value: Node) -> Iterator[tuple[str, str, int]]:
+        """A bit that is shifted in 32 bits and goes to a variable of 64."""
+        shift = _ungrouped(value)
+        if target.kind != "name" or shift.kind != "binary" or shift.sign != "<<":
+            return
+        one = found_in(target.scope, self.of(target))
+        bit, places = map(self.of, shift.parts)
+        if one is not None and _WIDE.search(one.type) and bit in ("1", "1u", "1U"):
+            yield f"`{self.of(shift)}` is `uint64_t{{1}} << {places}`", f"(unsigned long long)1 << ({places})", 1
 
     def _operators(self, node: Node, *, is_whole: bool) -> Iterator[tuple[str, str, int]]:
         left, right = map(self.of, node.parts)

@@ -13,8 +13,9 @@ import contextlib
 import functools
 import gc
 import json
+import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -26,15 +27,16 @@ from grader.content.spec import Accumulated, Sizes, Spec
 from grader.devices import INSTRUCTIONS, Call, Card, Finding, Limits, Outcome
 from grader.devices.counters import KernelCoverage, Launched, Writer
 from grader.judge.case import Case, CaseKey, Expected, allowed, largest_within, shapes
+from grader.judge.chosen_kernel import of_choice
 from grader.judge.comparison import Comparison, compare
 from grader.judge.coverage import joined
 from grader.judge.diagnosis import diagnose, sorted_clues
 from grader.judge.earlier import earlier
-from grader.judge.indices import of_finding, of_launch
+from grader.judge.indices import of_finding, of_launch, of_shared
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab, beside, in_order
 from grader.judge.mixtures import NOT_RESCALED
-from grader.judge.pattern import without_chance
+from grader.judge.pattern import without_chance, without_last
 from grader.judge.repairs import Compiler, repair
 from grader.judge.unset import of_unset
 from grader.sandbox.parent import Sandbox
@@ -98,6 +100,8 @@ def budget_for(device: str) -> SearchBudget:
     return SearchBudget(diagnose=True, large=2, work_limit=1 << 40)
 
 
+_IN_FLIGHT = re.compile(r"\bleaves (\d+) groups? in flight")  # in a repair
+WRITTEN = "written "  # what a note of the simulator begins with, of the elements of an array
 PROPOSED = ": cp.async.wait_group"  # what a note of the simulator goes on with, of the wait alone
 # Findings whose line may be another than the one at fault.
 REPAIRED = (Kind.LAUNCH_FAILED, Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)
@@ -576,11 +580,12 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     """The verdict with what further calls show: of a wrong answer; of a finding in a later kernel what came before."""
     finding, kernels = verdict.finding, {item.kernel for item in verdict.launched or ()}
     if finding is not None:
-        notes = (Clue("copies", note) for note in finding.notes)
-        verdict = replace(verdict, clues=(*notes, *_indices(search, shape, finding, verdict.launched or ())))
+        notes = map(_noted, finding.notes)
+        indices = _indices(search, shape, finding, verdict.launched or ())
+        verdict = replace(verdict, clues=(*notes, *_choice(search, shape, finding), *indices))
     if not _costs_a_process(verdict) and (kept := _of_calls(search, shape)):
         return replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
-    lab = Lab(search.kata, search.spec, search.call, search.budget.limits)
+    lab = Lab(search.kata, search.spec, search.call, search.budget.limits, steady=search.budget.watch)
     for key, known in search.tried.items():
         if known.passed or known.kind is Kind.WRONG_ANSWER:
             lab.known[key] = not known.passed
@@ -593,12 +598,13 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     richest, clues = diagnose(lab, shape)
     if richest != shape:
         case = Case(search.kata, search.spec, richest)
-        again = judge(case, search.call(case.call(nth=0, limits=search.budget.limits)))
+        again = judge(case, search.call(case.call(nth=lab.nth, limits=search.budget.limits)))
         if again.kind is Kind.WRONG_ANSWER:
             verdict = replace(again, error_share=verdict.error_share, printed=search.sandbox.printed)
     if verdict.pattern is not None:
         others = [dict(key.sizes) for key, is_wrong in lab.known.items() if is_wrong]
-        verdict = replace(verdict, pattern=without_chance(verdict.pattern, dict(richest.sizes), others))
+        pattern = without_chance(verdict.pattern, dict(richest.sizes), others)
+        verdict = replace(verdict, pattern=_without_last(lab, richest, pattern))
     program = search.sandbox.program
     found = [*clues, *of_unset(program)]
     if not any(clue.about in ("formula", "unset") for clue in found):
@@ -608,16 +614,34 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     return replace(verdict, clues=sorted_clues(found))
 
 
+def _without_last(lab: Lab, failed: CaseKey, pattern: str) -> str:
+    """The pattern of a wrong answer, with what larger cases show of it."""
+    if (one := lab.judged.get(failed)) is None or not one.wrong:
+        return pattern
+    place = one.first_wrong
+    others = [each.compared[place].wrong for each in lab.judged.values() if each.wrong]
+    return without_last(pattern, one.compared[place].wrong, others)
+
+
+def _noted(note: str) -> Clue:
+    """A note of the simulator."""
+    return Clue("written", note.removeprefix(WRITTEN)) if note.startswith(WRITTEN) else Clue("copies", note)
+
+
 def _repaired(search: _Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Verdict:
     """The verdict of a finding, with the line where a small change takes it away."""
     if verdict.kind not in REPAIRED or _costs_a_process(verdict):
         return verdict
     lab.known |= {key: True for key, known in search.tried.items() if known.kind is verdict.kind}
     clues = [*repair(lab, shape, search.sandbox.program, search.compiler, verdict.kind, verdict.finding)]
-    known = verdict.clues
-    if not any("in flight" in clue.text for clue in clues):  # a wait for it there does not make all right
-        known = tuple(replace(clue, text=clue.text.partition(PROPOSED)[0]) for clue in known)
-    return replace(verdict, clues=sorted_clues([*clues, *known]))
+    return replace(verdict, clues=sorted_clues([*clues, *(without_refuted(clues, clue) for clue in verdict.clues)]))
+
+
+def without_refuted(repairs: Sequence[Clue], note: Clue) -> Clue:
+    """A note on copies, without the wait that it proposes if that does not make all right, or another does."""
+    left = {number for clue in repairs for number in _IN_FLIGHT.findall(clue.text)}
+    words, _, proposed = note.text.partition(PROPOSED)
+    return note if proposed.split()[:1] and proposed.split()[0] in left else replace(note, text=words)
 
 
 def _of_calls(search: _Search, failed: CaseKey) -> tuple[Clue, ...]:
@@ -637,7 +661,29 @@ def _indices(search: _Search, shape: CaseKey, finding: Finding, launched: Sequen
     text = search.sandbox.program.source.read_text(encoding="utf-8", errors="replace")
     call = Case(search.kata, search.spec, shape).call(nth=0, limits=search.budget.limits)
     try:
-        return of_finding(text, finding, launched, call) or of_launch(text, finding, launched, call)
+        found = of_finding(text, finding, launched, call) or of_launch(text, finding, launched, call)
+        return found or of_shared(text, finding, launched)
+    except RecursionError:
+        return []
+
+
+def _choice(search: _Search, shape: CaseKey, finding: Finding) -> list[Clue]:
+    """The launcher's test that let the kernel of a finding run."""
+    text = search.sandbox.program.source.read_text(encoding="utf-8", errors="replace")
+    call = Case(search.kata, search.spec, shape).call(nth=0, limits=search.budget.limits)
+    lab = Lab(search.kata, search.spec, search.call, search.budget.limits)
+
+    def is_right(sizes: Mapping[str, int]) -> bool:
+        known = {name: sizes[name] for name in search.spec.sizes}
+        if not allowed(search.kata, known) or search.spec.work(known) > search.budget.work_limit:
+            return False
+        if any(size > search.spec.sizes[name].max for name, size in known.items()):
+            return False
+        one = lab.try_key(replace(shape, sizes=tuple(known.items())))
+        return one is not None and not one.wrong
+
+    try:
+        return of_choice(text, finding, call, is_right)
     except RecursionError:
         return []
 

@@ -53,6 +53,7 @@ def compare(data: Contents, expected: Expected) -> Comparison:
     if not wrong.any():
         return Comparison(0, raw.size, (), None, share)
     got, unwritten = decode(raw, expected.dtype), _unwritten(raw, expected)
+    wrong = _with_unwritten(wrong, unwritten, expected)
     places = list(zip(*(axis[:SHOWN].tolist() for axis in wrong.nonzero()), strict=True))
     mismatches = tuple(
         Mismatch(
@@ -72,7 +73,20 @@ def compare(data: Contents, expected: Expected) -> Comparison:
 def compared(data: Contents, expected: Expected) -> Compared:
     """One output with what is wrong in it, element by element."""
     raw = stored(data, expected.dtype).reshape(expected.value.shape)
-    return Compared(decode(raw, expected.dtype), _compared(raw, expected)[0], _unwritten(raw, expected))
+    unwritten = _unwritten(raw, expected)
+    wrong = _with_unwritten(_compared(raw, expected)[0], unwritten, expected)
+    return Compared(decode(raw, expected.dtype), wrong, unwritten)
+
+
+def _with_unwritten(wrong: ndarray, unwritten: ndarray, expected: Expected) -> ndarray:
+    """The wrong elements with those that were not written either and hide, because the poison is a nan and so is the
+    right answer. Where no other element is unwritten, a kernel wrote these bits: that of a negated nan, say."""
+    import numpy
+
+    if not expected.dtype.is_float or not bool((wrong & unwritten).any()):
+        return wrong
+    found: ndarray = wrong | (unwritten & numpy.isnan(expected.value))
+    return found
 
 
 def _unwritten(raw: ndarray, expected: Expected) -> ndarray:

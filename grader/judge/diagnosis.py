@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from grader.judge.case import CaseKey, largest_within
 from grader.judge.first_nan import first_nan
-from grader.judge.lab import Judged, Lab
+from grader.judge.lab import Judged, Lab, judged
 from grader.judge.near_misses import near_miss
 from grader.judge.neighbours import beside_sizes, beside_values
 from grader.judge.pattern import describe_lines, describe_values
@@ -28,16 +28,64 @@ MOST_ELEMENTS = 1 << 16  # of a case's output, for which wrong answers are looke
 
 def diagnose(lab: Lab, failed: CaseKey) -> tuple[CaseKey, tuple[Clue, ...]]:
     """The failing case with the kind of values in which most elements are wrong, and what was found out about it."""
-    first = lab.try_key(failed)
-    if first is None or not first.wrong:
+    first = _first(lab, failed)
+    if first is None:
         return failed, ()
+    order = [*_order(lab, first)]
     kinds = [lab.try_key(replace(failed, values=values.name)) for values in lab.spec.values]
     wrong = [each for each in kinds if each is not None and each.wrong]
     richest = max([first, *wrong], key=lambda each: (each.first_wrong == first.first_wrong, _shown(each)))
     if _shown(richest) <= _shown(first):
         richest = first
-    clues = [*_clues(lab, richest)]
+    clues = [*order, *_clues(lab, richest), *_of_repeats(lab, richest)]
     return richest.case.shape, sorted_clues(clues)
+
+
+def _first(lab: Lab, failed: CaseKey) -> Judged | None:
+    """The failing case as it failed: in the first of its calls, or in the second, which the lab then makes from here.
+    None where neither is wrong."""
+    first = lab.try_key(failed)
+    if first is not None and not first.wrong:
+        lab.nth = 1
+        del lab.judged[failed]
+        first = lab.try_key(failed)
+    return first if first is not None and first.wrong else None
+
+
+def _order(lab: Lab, first: Judged) -> Iterator[Clue]:
+    """Whether a case that is wrong in its second call alone is right in that call with the first one's order of warps
+    and blocks, and again wrong without."""
+    if not lab.nth or not lab.steady:
+        return
+    states = []
+    for order in (0, 1, 0, 1):
+        outcome = lab.run(first.case, order=order)
+        states.append(None if outcome is None else judged(first.case, outcome).wrong)
+    if states == [False, True, False, True]:
+        words = (
+            "the same call is right if its warps and blocks run in another order: the answer depends on which is first"
+        )
+        yield Clue("order", words)
+
+
+def _of_repeats(lab: Lab, one: Judged) -> Iterator[Clue]:
+    """Whether other elements are wrong now than when the case was first called: then the file keeps something. That is
+    said only if the same call then gives the same answer twice, and no atomics that may take turns made it."""
+    import numpy
+
+    if not lab.steady or lab.nth:
+        return
+    again = [outcome for outcome in (lab.run(one.case), lab.run(one.case)) if outcome is not None]
+    if len(again) < 2 or again[0].outputs != again[1].outputs or any(outcome.order for outcome in again):
+        return
+    for expected, before, after in zip(one.expected, one.compared, judged(one.case, again[0]).compared, strict=True):
+        if not numpy.array_equal(before.wrong, after.wrong):
+            first, then = (int(found.wrong.sum()) for found in (before, after))
+            what = f"{first} elements of {expected.tensor.name} were wrong, then {then}{' others' * (first == then)}"
+            yield Clue(
+                "calls", f"the same call gave other answers ({what}): the file keeps something from call to call"
+            )
+            return
 
 
 def sorted_clues(clues: Iterable[Clue]) -> tuple[Clue, ...]:

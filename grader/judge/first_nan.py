@@ -7,13 +7,20 @@ none, or an infinity of finite ones. A case that passes is called so, too: a lin
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from grader.devices import Outcome
 from grader.devices.counters import Birth
 from grader.judge.case import Case
-from grader.judge.lab import Judged, Lab
+from grader.judge.encoding import decode
+from grader.judge.lab import Judged, Lab, judged
 from grader.verdict import Clue
 
+if TYPE_CHECKING:
+    from numpy import ndarray
+
 INSTRUCTIONS = 200_000  # warp instructions of one such call, which take some ten times as long as others
+PASSING = 4  # cases that are looked at for one without a nan
 
 _INFIX = {"add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}", "fma": "{} * {} + {}"}
 _FUNCTIONS = {"rcp": "1 / {}", "sqrt": "sqrt({})", "rsqrt": "1 / sqrt({})", "ex2": "2^{}", "lg2": "log2({})"}
@@ -23,12 +30,15 @@ _WORDS = {**_INFIX, **_FUNCTIONS, "mad": "{} * {} + {}"}
 def first_nan(lab: Lab, one: Judged) -> Iterator[Clue]:
     """At most one clue; none where the wrong elements are finite, or the device notes no such thing."""
     wanted = _unusual(one)
-    if wanted is None:
-        return
-    outcome = lab.run(one.case, births=INSTRUCTIONS)
+    if wanted is not None:
+        outcome = lab.run(one.case, births=INSTRUCTIONS)
+        common = {_place(birth) for birth in _of_a_pass(lab, one)} if outcome is not None and outcome.births else set()
+    else:
+        wanted = "nan"
+        outcome = _alone(lab, one)
+        common = {_place(birth) for birth in _of_a_pass(lab, one, has_nan=False)} if outcome is not None else set()
     if outcome is None or not outcome.births:
         return
-    common = {_place(birth) for birth in _of_a_pass(lab, one)}
     births = [birth for birth in outcome.births if _place(birth) not in common]
     made = next((birth for birth in births if _is_nan(birth) == (wanted == "nan")), None)
     if made is None:
@@ -53,16 +63,49 @@ def _unusual(one: Judged) -> str | None:
     return "nan" if numpy.isnan(chosen).any() else "inf" if numpy.isinf(chosen).any() else None
 
 
-def _of_a_pass(lab: Lab, one: Judged) -> Sequence[Birth]:
-    """What is made in a case that passes, if there is one: the one most like the failing case."""
+def _alone(lab: Lab, one: Judged) -> Outcome | None:
+    """A nan in the place of an infinity: the call with 1 in all places of the inputs but that one. None where the
+    answer must have a nan elsewhere even then, which the first that is made may belong to, or has none any more."""
+    import numpy
+
+    place = one.first_wrong
+    found, want = one.compared[place], one.expected[place].value
+    chosen = found.wrong & ~found.unwritten & numpy.isnan(found.got.astype(float)) & numpy.isinf(want.astype(float))
+    if not bool(chosen.any()):
+        return None
+    index = tuple(int(each[0]) for each in chosen.nonzero())
+    inputs: dict[str, ndarray] = {}
+    for tensor in lab.spec.inputs:
+        dtype = lab.spec.dtype(tensor, lab.kata)
+        if tensor.shape == one.expected[place].tensor.shape and dtype.is_float:
+            inputs[tensor.name] = numpy.ones(found.got.shape)
+            inputs[tensor.name][index] = decode(one.case.inputs[tensor.name], dtype).reshape(found.got.shape)[index]
+    case = lab.with_inputs(one.case, inputs)
+    if _must_have_nan(case) or (outcome := lab.run(case, births=INSTRUCTIONS)) is None:
+        return None
+    return outcome if bool(numpy.isnan(judged(case, outcome).compared[place].got[index])) else None
+
+
+def _must_have_nan(case: Case) -> bool:
+    import numpy
+
+    return any(bool(numpy.isnan(each.value.astype(float)).any()) for each in case.expected)
+
+
+def _of_a_pass(lab: Lab, one: Judged, *, has_nan: bool = True) -> Sequence[Birth]:
+    """What is made in a case that passes, if there is one: the one most like the failing case; not ``has_nan``: of
+    those whose answer must have no nan."""
     passing = [key for key, wrong in lab.known.items() if not wrong]
     work = lab.spec.work(one.case.sizes)
-    for key in sorted(
+    nearest = sorted(
         passing,
         key=lambda key: (key.values != one.case.shape.values, abs(lab.spec.work(dict(key.sizes)) - work)),
-    )[:1]:
-        outcome = lab.run(Case(lab.kata, lab.spec, key), births=INSTRUCTIONS)
-        return outcome.births if outcome is not None else ()
+    )
+    for key in nearest[: 1 if has_nan else PASSING]:
+        case = Case(lab.kata, lab.spec, key)
+        if has_nan or not _must_have_nan(case):
+            outcome = lab.run(case, births=INSTRUCTIONS)
+            return outcome.births if outcome is not None else ()
     return ()
 
 

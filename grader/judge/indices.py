@@ -57,9 +57,55 @@ def of_launch(text: str, finding: Finding, launched: Sequence[Launched], call: C
     code, found = Code(text), list[Clue]()
     for host in code.functions:
         for match in _GRID.finditer(code.text, host.begin, host.end):
-            frame = None if host.is_kernel else _host_frame(code, host, match.start(), call, 0)
+            frame = None if host.is_kernel else host_frame(code, host, match.start(), call, 0)
             found += [] if frame is None else _zeros(frame, match[1], match.start(1))
     return found if len(found) == 1 else []
+
+
+def of_shared(text: str, finding: Finding, launched: Sequence[Launched]) -> list[Clue]:
+    """What the shared memory is computed from that a refused launch asks for, if all launches of the file ask for the
+    same."""
+    asked = {item.smem_bytes for item in launched if item.kernel == finding.kernel}
+    if finding.kind != Kind.LAUNCH_FAILED or "bytes of shared memory a block" not in finding.message or len(asked) != 1:
+        return []
+    code, found = Code(text), dict[str, tuple[Function, int]]()
+    for host in code.functions:
+        for match in re.finditer(r"<<<(.*?)>>>", code.text[host.begin : host.end], re.DOTALL):
+            given = split(match[1])
+            if not host.is_kernel and len(given) > 2 and given[2] != "0":
+                found[given[2]] = host, host.begin + match.start()
+    if len(found) != 1:
+        return []
+    ((name, (host, place)),) = found.items()
+    words, clues = f" = {asked.pop()}", list[Clue]()
+    waiting = [name]
+    while waiting and len(clues) < SHOWN:
+        name = waiting.pop(0)
+        last = _last_set(code, host, name, place)
+        if last is not None and not last[0].isdecimal() and len(last[0]) <= LONGEST:
+            line = code.line_at(last[1])
+            clues.append(Clue("index", f"{name} = {last[0]}{words}, on line {line}", line))
+            waiting += [each for each in _names(last[0]) if each not in waiting and each != name]
+        words = ""
+    return clues
+
+
+def _last_set(code: Code, function: Function, name: str, place: int) -> tuple[str, int] | None:
+    """What a variable of a function is at a place, and where it is set to that; None if that may depend on the way
+    there, or is in no text."""
+    definition = code.visible(function, place).get(name)
+    if definition is None:
+        return None
+    if not code.is_assigned(name, definition.at + 1, place):
+        return definition.text, definition.at
+    sets = [*re.finditer(rf"(?<=[;}}])\s*{re.escape(name)}\s*=(?!=)([^;]*);", code.text[definition.at : place])]
+    if not sets:
+        return None
+    at = definition.at + sets[-1].start(1)
+    between = code.text[definition.at : at]
+    if code.is_assigned(name, at, place) or "{" in between or "}" in between:
+        return None
+    return " ".join(sets[-1][1].split()), at
 
 
 def _zeros(frame: _Frame, grid: str, place: int) -> Iterator[Clue]:
@@ -198,7 +244,7 @@ def _frame_of(code: Code, finding: Finding, launched: Sequence[Launched], call: 
     lines = [finding.line, *finding.callers]
     functions = [code.function_at(line) for line in lines]
     kernel = functions[-1]
-    if kernel is None or not kernel.is_kernel or kernel.name != _plain_name(finding.kernel):
+    if kernel is None or not kernel.is_kernel or kernel.name != plain_name(finding.kernel):
         return None
     frame = _kernel_frame(code, kernel, finding, launched, call)
     frame.place = code.line_span(lines[-1])[1]
@@ -240,11 +286,11 @@ def _kernel_frame(code: Code, kernel: Function, finding: Finding, launched: Sequ
     if len({tuple(code.arguments(opening)) for _, opening in launches}) != 1:
         return _Frame(code, kernel, kernel.end, None, (), templates, builtins)
     host, opening = launches[0]
-    caller = _host_frame(code, host, opening, call, 0)
+    caller = host_frame(code, host, opening, call, 0)
     return _Frame(code, kernel, kernel.end, caller, code.arguments(opening), templates, builtins)
 
 
-def _host_frame(code: Code, host: Function, place: int, call: Call, depth: int) -> _Frame | None:
+def host_frame(code: Code, host: Function, place: int, call: Call, depth: int) -> _Frame | None:
     """The launcher, or a function of the host's that it calls in one place."""
     name = call.launcher
     if host.name == name:
@@ -261,7 +307,7 @@ def _host_frame(code: Code, host: Function, place: int, call: Call, depth: int) 
     caller, (templates, opening) = found[0]
     templates = templates if len(found) == 1 else []  # which of them it was, is not known
     return _Frame(
-        code, host, place, _host_frame(code, caller, opening, call, depth + 1), code.arguments(opening), templates
+        code, host, place, host_frame(code, caller, opening, call, depth + 1), code.arguments(opening), templates
     )
 
 
@@ -271,7 +317,7 @@ def _calls(code: Code, name: str, begin: int, end: int) -> list[tuple[list[str],
     return [(split(match[1] or ""), match.end() - 1) for match in found]
 
 
-def _plain_name(kernel: str) -> str:
+def plain_name(kernel: str) -> str:
     return re.split(r"[<(]", kernel)[0].rpartition("::")[2]
 
 

@@ -51,7 +51,11 @@ class Judged:
 
 @dataclass
 class Lab:
-    """Calls a launcher and keeps count. ``known`` says of shapes whether their answers were wrong."""
+    """Calls a launcher and keeps count. ``known`` says of shapes whether their answers were wrong.
+
+    ``nth``: of the calls on a case, the one that is made: each has its own order of warps and blocks. ``steady``: the
+    device runs the same call in the same way each time.
+    """
 
     kata: Kata
     spec: Spec
@@ -63,17 +67,24 @@ class Lab:
     calls: int = CALLS
     instructions: int = INSTRUCTIONS
     findings: int = FINDINGS
+    nth: int = 0
+    steady: bool = False
 
-    def run(self, case: Case, *, watch: Sequence[tuple[str, int]] = (), births: int = 0) -> Outcome | None:
+    def run(
+        self, case: Case, *, watch: Sequence[tuple[str, int]] = (), births: int = 0, order: int | None = None
+    ) -> Outcome | None:
         """What a call on the case gives; None where it does not come to an answer, or enough was tried.
 
-        ``births``: note them, in a call of at most so many warp instructions.
+        ``births``: note them, in a call of at most so many warp instructions. ``order``: warps and blocks run in
+        that of the call with this number.
         """
         if self.calls <= 0 or self.instructions <= 0 or self.findings <= 0:
             return None
         most = min(self.limits.instructions, self.instructions, births or self.instructions)
         limits = replace(self.limits, instructions=most, seconds=SECONDS)
-        call = case.call(nth=0, limits=limits, watch=tuple(watch))
+        call = case.call(nth=self.nth, limits=limits, watch=tuple(watch))
+        if order is not None:
+            call = replace(call, seed=case.call(nth=order, limits=limits).seed)
         outcome = self.call(replace(call, births=bool(births)))
         self.calls -= 1
         self.instructions -= outcome.executed

@@ -21,6 +21,7 @@ MOST_LINES, LINES_SHOWN = 512, 3  # rows or columns that are looked at, and that
 STEPS = (2, 3, 4, 6, 8, 16, 32, 64, 128, 256)
 BLOCK_SIZES = (1024, 512, 256, 128, 64, 32)
 AFTER_VECTORS = ": every element after the last multiple of {}"
+THE_LAST = " (the last)"
 CLOSE = 1e-3  # of a ratio to a factor that has a name
 
 
@@ -58,8 +59,7 @@ def _describe_line(wrong: ndarray, what: str) -> str:
     claimed = int(found.claimed.sum())
     some = "" if claimed == number else f" ({number} of these {claimed})"
     if found.kind == "one":
-        last = count >= SUPPORT and found.first == count - 1
-        return f"only element {found.first} is {what}" + (" (the last)" if last else "")
+        return f"only element {found.first} is {what}{_alone(found.first, count)}"
     if found.kind == "end":
         words = f"elements from {found.first} on are {what}{some}" if some else _all_from(found.first, what)
         return words + _boundary(found.first, count)
@@ -88,6 +88,29 @@ def _boundary(first: int, count: int) -> str:
         if first and first % size == 0:
             return f", a multiple of {size}"
     return ""
+
+
+def _alone(index: int, count: int) -> str:
+    """What is special about the only index that is wrong: it is the last; a block or a tile begins there."""
+    size = next((size for size in BLOCK_SIZES if index and index % size == 0), None)
+    last = THE_LAST if index == count - 1 and count >= SUPPORT else ""
+    return last + (f", a multiple of {size}" if size else "")
+
+
+def without_last(words: str, wrong: ndarray, others: Sequence[ndarray]) -> str:
+    """The words of a pattern, without "the last" if the index that alone is ``wrong`` is wrong in a larger output, too,
+    where it is not the last: there is more that begins at this index."""
+    import numpy
+
+    for axis in _of(wrong) if THE_LAST in words else ():
+        lines = numpy.asarray(wrong.any(axis=tuple(other for other in _of(wrong) if other != axis)))
+        if int(lines.sum()) != 1 or not bool(lines[-1]):
+            continue
+        for other in others:
+            larger = other.ndim == wrong.ndim and other.shape[axis] > lines.size
+            if larger and bool(other.take(lines.size - 1, axis=axis).any()):
+                return words.replace(THE_LAST, "")
+    return words
 
 
 def without_chance(words: str, failed: Mapping[str, int], others: Iterable[Mapping[str, int]]) -> str:
@@ -197,7 +220,7 @@ def _axis_words(
     if found.kind == "end":
         return f"{where}every index from {found.first} on{_boundary(found.first, count)}"
     if found.kind == "one":
-        return f"{where}index {found.first} alone" + (" (the last)" if found.first == count - 1 >= SUPPORT - 1 else "")
+        return f"{where}index {found.first} alone{_alone(found.first, count)}"
     return f"{where}indices {found.words}"
 
 

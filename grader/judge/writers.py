@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from grader.devices.counters import Writer
 from grader.judge.cards import WARP
-from grader.judge.lab import Judged, Lab
+from grader.judge.lab import Judged, Lab, judged
 from grader.verdict import Clue
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def of_writers(lab: Lab, one: Judged) -> Iterator[Clue]:
         return
     chosen = _sample(flat)
     outcome = lab.run(one.case, watch=[(output, index) for index in chosen])
-    if outcome is None:
+    if outcome is None or not _same(judged(one.case, outcome), one):  # what is told apart is of another answer
         return
     writers = {index: outcome.writers.get(f"{output}[{index}]") for index in chosen}
     kernels = {writer.kernel for writer in writers.values() if writer is not None}
@@ -38,6 +38,11 @@ def of_writers(lab: Lab, one: Judged) -> Iterator[Clue]:
     right = [writer for index, writer in writers.items() if not flat[index] and writer is not None]
     if min(len(wrong), len(right)) >= LEAST and (words := told_apart(wrong, right, blocks[kernel])):
         yield Clue("writers", words)
+
+
+def _same(other: Judged, one: Judged) -> bool:
+    """Whether the same elements are wrong."""
+    return all(bool((a.wrong == b.wrong).all()) for a, b in zip(other.compared, one.compared, strict=True))
 
 
 def _sample(wrong: ndarray) -> list[int]:

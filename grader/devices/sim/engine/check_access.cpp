@@ -338,6 +338,26 @@ Finding unwritten(Warp& warp, int lane, u64 address, u32 bytes, Access access) {
             " in shared memory, which no thread has written");
 }
 
+// "written so far: tile[0] to tile[511], the last on line 32": of the array that the address is in. Nothing where that
+// is not one run of elements.
+std::vector<std::string> notes_on_written(const Block& block, const SharedMemory& shared, u64 address, u32 bytes) {
+    const Extent* own = block.extent_of(address);
+    if (!own) return {};
+    const u64 end = own->bytes ? own->offset + own->bytes : shared.bytes();
+    u64 first = own->offset;
+    while (first < end && !shared.readable(first)) ++first;
+    u64 last = first;
+    while (last < end && shared.readable(last)) ++last;
+    for (u64 more = last; more < end; ++more)
+        if (shared.readable(more)) return {};
+    if (first == last || (first - own->offset) % bytes || (last - first) % bytes) return {};
+    const Epoch writer = shared.last_writer(last - 1);
+    return {
+        "written so far: " + block.shared_place(first, bytes, false).text +
+        (last - first > bytes ? " to " + block.shared_place(last - bytes, bytes, false).text : "") +
+        (writer ? ", the last on " + block.line_words(shared_epoch::pc(writer)) : "")};
+}
+
 // What wgmma and bulk stores may still read stays as it is.
 __attribute__((noinline)) void check_readers(Warp& warp, Block& owner, const u64* a, Mask mask, u32 bytes) {
     if (owner.warpgroups) owner.warpgroups->check_write(warp, mask, a, bytes);
@@ -381,6 +401,7 @@ Spread access_shared_of(
         }
         block.pending = std::make_unique<Finding>(unwritten(warp, lane, a[lane], bytes, access));
         block.pending->notes = owner.copies.notes_on_unwritten(a[lane], bytes);
+        if (block.pending->notes.empty()) block.pending->notes = notes_on_written(block, shared, a[lane], bytes);
     }
     if (access == Access::read && owner.copies.may_fly()) shared.read_arrived(mask, a, bytes);
     if (access == Access::write && owner.copies.may_fly() && shared.in_flight(mask, a, bytes))

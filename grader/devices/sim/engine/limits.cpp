@@ -27,6 +27,7 @@ struct Architecture {
 constexpr Architecture ARCHITECTURES[] = {{"75", &T4}, {"80", &A100}, {"86", &A10}, {"89", &ADA}};
 
 constexpr u32 BLOCK_DEPTH = 64, GRID_WIDTH = 0x7fffffff, GRID_HEIGHT = 65535;
+constexpr int SHARED_NAMED = 3;  // variables that a refusal names
 
 // Why each launch is refused and with which error: CUDA C++ Programming Guide 13.0, "Technical Specifications", and the
 // runtime's list of errors. What registers allow is not known here: PTX has them without end, ptxas gives them out.
@@ -59,19 +60,30 @@ Refusal refuse_geometry(const Program& p, const Geometry& g) {
     return {};
 }
 
+// " (65536 dynamic + 256 static: partial_smem)"; empty of a kernel without variables of its own in shared memory.
+std::string terms_of_shared(const Program& p, u64 dynamic) {
+    if (!p.static_shared) return "";
+    std::string names;
+    int named = 0;
+    for (const Extent& each : p.shared)
+        if (each.offset < p.static_shared && each.bytes && named++ < SHARED_NAMED)
+            names += (names.empty() ? ": " : ", ") + each.name;
+    return " (" + std::to_string(dynamic) + " dynamic + " + std::to_string(p.static_shared) + " static" + names +
+           (named > SHARED_NAMED ? ", ..." : "") + ")";
+}
+
 Refusal refuse_memory(const Card& card, const Program& p, u64 dynamic_limit, const Geometry& g) {
     const u64 shared = p.static_shared + g.dynamic_shared,
               most = std::max(SHARED_PER_BLOCK, p.static_shared + dynamic_limit);
     if (shared < g.dynamic_shared || shared > card.shared_per_block_optin)
         return {
-            INVALID_VALUE, std::to_string(std::max(shared, g.dynamic_shared)) +
-                               " bytes of shared memory a block; the card has " +
-                               std::to_string(card.shared_per_block_optin)};
+            INVALID_VALUE, std::to_string(std::max(shared, g.dynamic_shared)) + " bytes of shared memory a block" +
+                               (shared < g.dynamic_shared ? "" : terms_of_shared(p, g.dynamic_shared)) +
+                               "; the card has " + std::to_string(card.shared_per_block_optin)};
     if (shared > most)
         return {
-            INVALID_VALUE, std::to_string(shared) + " bytes of shared memory a block (" +
-                               std::to_string(p.static_shared) + " static, " + std::to_string(g.dynamic_shared) +
-                               " dynamic); the limit is " + std::to_string(most) +
+            INVALID_VALUE, std::to_string(shared) + " bytes of shared memory a block" +
+                               terms_of_shared(p, g.dynamic_shared) + "; the limit is " + std::to_string(most) +
                                " until cudaFuncSetAttribute(cudaFuncAttributeMaxDynamicSharedMemorySize) raises it"};
     if (p.variable_bytes > LOCAL_PER_THREAD)
         return {

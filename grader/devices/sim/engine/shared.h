@@ -38,6 +38,7 @@ class SharedMemory {
     // Bytes that an asynchronous copy has written, and that no thread has read or overwritten since.
     void arrive(Mask mask, const u64* address, u32 bytes);
     void read_arrived(Mask mask, const u64* address, u32 bytes);
+    bool readable(u64 address) const { return initialised_[address] & READABLE; }
     bool unread(u64 address) const { return initialised_[address] & UNREAD; }
     Epoch last_writer(u64 address) const { return writer_[address >> shift_]; }
     void initialise(Mask mask, const u64* address, u32 bytes);
