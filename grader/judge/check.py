@@ -576,7 +576,7 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     """The verdict with what further calls show: of a wrong answer; of a finding in a later kernel what came before."""
     finding, kernels = verdict.finding, {item.kernel for item in verdict.launched or ()}
     if finding is not None:
-        notes = (Clue("copies", note) for note in finding.notes)
+        notes = [Clue("mbarrier", note) for note in finding.phases] + [Clue("copies", note) for note in finding.notes]
         verdict = replace(verdict, clues=(*notes, *_indices(search, shape, finding, verdict.launched or ())))
     if not _costs_a_process(verdict) and (kept := _of_calls(search, shape)):
         return replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
