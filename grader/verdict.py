@@ -89,6 +89,7 @@ CLUES: Mapping[str, str] = {
     "nan": "the line that made the first nan or infinity, and of which operands",
     "unset": "what is used before anything sets it",
     "relation": "one number that turns what must be there into what is",
+    "mbarrier": "at a deadlock or an access to shared memory, what phases of mbarriers got and lack, from which lines",
     "copies": "at an access to shared memory, what is known of the copies: their waits, and what no thread has read",
     "written": "of an array in shared memory that is read too early, or never filled, what threads had written by then",
     "first": "an output that was wrong before the finding, in an earlier kernel",

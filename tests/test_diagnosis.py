@@ -397,6 +397,19 @@ def test_what_was_launched_is_kept() -> None:
     assert verdict.launched == launched
 
 
+def test_what_a_finding_knows_of_mbarriers_and_of_copies_is_told_in_that_order() -> None:
+    finding = Finding("race", "two threads", notes=("the last wait",), phases=("phase 0", "phase 1"))
+
+    def bug(call: Call, outcome: Outcome, sizes: dict[str, Any]) -> Outcome:
+        return Outcome(findings=(finding,))
+
+    kata = Kata(name="mine", family="mine", level="easy", elem="f32", root=Path("/nowhere"))
+    sandbox = FakeSandbox(lambda inputs, sizes: {"y": f32(inputs["x"].sum().reshape(1))}, bug)
+    verdict = check(kata, of_sum(), sandbox, BUDGET)  # type: ignore[arg-type]
+    told_of = [(each.about, each.text) for each in verdict.clues]
+    assert told_of == [("mbarrier", "phase 0"), ("mbarrier", "phase 1"), ("copies", "the last wait")]
+
+
 def of_two_kernels(*, last: str) -> Callable[[Call, Outcome, dict[str, Any]], Outcome]:
     """A launcher whose second kernel fails from n = 5 on; ``last`` is the kernel that writes y at the end."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import passed_before
 import pytest
 from facts import has
-from sim_kernels.harness import HERE, given, open_device, run, unpack, wanted
+from sim_kernels.harness import HERE, given, line_of, open_device, run, unpack, wanted
 
 from grader.devices import Outcome
 from grader.devices.sim import SimDevice
@@ -68,3 +68,26 @@ def test_misuse_is_found(device: SimDevice, launcher: str, wrong_seeds: range) -
     for seed in wrong_seeds:
         (found,) = outcome(device, launcher, seed).findings
         assert found.kind == kind and has(found.message, *facts) and found.line is not None, found
+
+
+def line(marker: str) -> str:
+    return f"line {line_of(SOURCE, marker)}"
+
+
+def test_who_reads_too_much_is_told_what_the_phase_brought(device: SimDevice, wrong_seeds: range) -> None:
+    for seed in wrong_seeds:
+        (found,) = outcome(device, "half_copied", seed).findings
+        assert found.kind == "uninitialised" and len(found.phases) == 1, found
+        assert has(
+            found.phases[0], "last wait", line("half_wait"), "phase 0 of bar", "1 of 1 arrival", line("half_init")
+        )
+        arrived, announced, came = found.phases[0].split("; ")
+        assert has(arrived, line("half_expect"), "thread (0,0,0)")
+        assert has(announced, "announced: 128 on", line("half_expect"))
+        assert has(came, "came: 128 of", line("half_copy"))
+
+
+def test_who_arrives_too_often_is_told_who_has_arrived(device: SimDevice, wrong_seeds: range) -> None:
+    for seed in wrong_seeds:
+        (found,) = outcome(device, "once_too_often", seed).findings
+        assert all(has(words, "phase 0 of bar", "of 2 arrivals") for words in found.phases), found

@@ -355,6 +355,53 @@ def test_wrong_rings_are_found(device: SimDevice, launcher: str, wrong_seeds: ra
         assert has(found[0].message, *facts) and found[0].line in [line_of(SOURCE, m) for m in markers], found
 
 
+def line(marker: str) -> str:
+    return f"line {line_of(SOURCE, marker)}"
+
+
+def test_a_deadlock_stands_at_the_wait_that_keeps_the_others_waiting(device: SimDevice, wrong_seeds: range) -> None:
+    """The consumers wait for tiles; the producer, for a stage that three threads free where 96 must."""
+    for seed in wrong_seeds:
+        (found,) = outcome(device, "ring_counts_threads", seed, values=RING_X, columns=32).findings
+        assert found.line == line_of(SOURCE, "ring_empty"), (seed, found)
+        root, *others = found.phases
+        assert has(root, "phase 0 of empty[0]", "3 of 96 arrivals", line("ring_init_empty"), line("ring_late"))
+        assert has(root, "3 threads", "(32,0,0) to (96,0,0)") and len(others) == 1
+        assert has(others[0], line("ring_full"), "phase 1 of full[0]", "lacks 1 arrival", line("ring_expect"))
+        assert has(others[0], f"which waits on {line('ring_empty')} for empty[0]")
+
+
+def test_a_deadlock_without_a_phase_before_names_both_waits(device: SimDevice, wrong_seeds: range) -> None:
+    for seed in wrong_seeds:
+        (found,) = outcome(device, "ring_waits_first", seed, values=RING_X, columns=32).findings
+        said = "\n".join((found.message, *found.phases))
+        assert has(said, "empty[0]", "0 of 3 arrivals" if "empty" in found.message else "0 of 1 arrival", "full[0]")
+        assert len(found.phases) == 2, found
+
+
+@pytest.mark.parametrize(
+    ("launcher", "arrived", "marker"),
+    [("ring_released_early", "3 of 3 arrivals", "ring_early"), ("ring_counts_one", "1 of 1 arrival", "ring_late")],
+)
+def test_a_race_in_a_ring_names_the_arrival_that_let_the_copy_begin(
+    device: SimDevice, launcher: str, arrived: str, marker: str, wrong_seeds: range
+) -> None:
+    named = 0
+    for seed in wrong_seeds:
+        (found,) = outcome(device, launcher, seed, values=RING_X, columns=32).findings
+        for words in found.phases:
+            assert has(words, line("ring_empty"), "phase 0 of empty[", arrived, line(marker))
+            assert launcher != "ring_released_early" or has(words, "had arrived before it read")
+        named += bool(found.phases)
+    assert named or launcher != "ring_released_early"
+
+
+def test_bytes_beyond_those_announced_are_listed(device: SimDevice, wrong_seeds: range) -> None:
+    for seed in wrong_seeds:
+        (words,) = finding(device, "one_expected", seed).phases
+        assert has(words, f"2048 on {line('double_expect')}", f"2048 of {line('double_load')}", "announced", "came")
+
+
 def test_what_copies_by_maps_cost(device: SimDevice) -> None:
     """Two tiles for each block of 16 rows; 24 of the second one's 32 columns lie outside."""
     arguments = (given("x", "f32", X), wanted("y", "f32", len(X)))

@@ -89,9 +89,20 @@ def test_who_releases_a_stage_early_is_told_what_was_waited_for(device: SimDevic
     for seed in wrong_seeds:
         [found] = ring(device, "ring_released_early", seed).findings
         assert has(found.message, "its warpgroup", "barrier") and "first" not in found.message
-        assert has(
-            found.notes[0], "last wait", f"line {line_of(SOURCE, 'ring_wait_empty')}", "empty[", "1 arrival", "none"
+        wait, init, arrival = (
+            f"line {line_of(SOURCE, marker)}" for marker in ("ring_wait_empty", "ring_init_empty", "ring_early_arrival")
         )
+        assert has(found.phases[0], "last wait", wait, "phase 0 of empty[", "1 of 1 arrival", init)
+        assert has(found.phases[0], f"1 on {arrival} by thread (0,0,0)", "before the wgmma", "waited for")
+
+
+def test_a_product_that_comes_before_the_write_is_a_race(device: SimDevice, wrong_seeds: range) -> None:
+    """A warp that sleeps writes what the product has read: that is not called bytes that nobody writes."""
+    arguments = buffer("a", whole((64, 16))), buffer("b", whole((64, 16))), wanted("c", "f32", 64 * 64)
+    for seed in wrong_seeds:
+        [found] = run(device, "late_write", *arguments, seed=seed).findings
+        assert found.kind == "race" and line_of(SOURCE, "late_multiply") in (found.line, *found.callers), found
+        assert has(found.message, "tile_b", "wgmma", "before thread (128,0,0)", f"line {line_of(SOURCE, 'late_write')}")
 
 
 @pytest.mark.parametrize("launcher", ["ring_wrong_stride", "ring_wrong_step"])

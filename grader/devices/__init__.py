@@ -248,7 +248,7 @@ class Finding:
     "unsupported").
     ``index`` counts elements of the buffer (negative: before its start); None where there is no buffer.
     ``callers`` are the lines that call the function of ``line``, as far as it was inlined, from the inside out.
-    ``notes`` are sentences on what led to it, on the simulator.
+    ``notes`` are sentences on what led to it, on the simulator; ``phases`` those on the phases of mbarriers behind it.
     """
 
     kind: str
@@ -262,6 +262,7 @@ class Finding:
     index: int | None = None
     callers: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    phases: tuple[str, ...] = ()
 
 
 Pairs = tuple[tuple[float, float], ...]  # of seconds

@@ -580,7 +580,7 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     """The verdict with what further calls show: of a wrong answer; of a finding in a later kernel what came before."""
     finding, kernels = verdict.finding, {item.kernel for item in verdict.launched or ()}
     if finding is not None:
-        notes = map(_noted, finding.notes)
+        notes = [*(Clue("mbarrier", note) for note in finding.phases), *map(_noted, finding.notes)]
         indices = _indices(search, shape, finding, verdict.launched or ())
         verdict = replace(verdict, clues=(*notes, *_choice(search, shape, finding), *indices))
     if not _costs_a_process(verdict) and (kept := _of_calls(search, shape)):

@@ -38,6 +38,7 @@ NAMING = (
     "probe",
     "nan",
     "unset",
+    "mbarrier",
     "copies",
     "first",
 )  # clues that name a cause

@@ -102,6 +102,30 @@ __global__ void drops_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(drops)
 
+// The second half of the tile is neither announced nor copied.
+__device__ __forceinline__ void expect(uint64_t* bar, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(smem(bar)), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void copy(float* to, const float* from, int bytes, uint64_t* bar) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(smem(to)),
+        "l"(from), "r"(bytes), "r"(smem(bar))
+        : "memory");
+}
+__global__ void half_copied_kernel(const float* x, float* y, int n) {
+    __shared__ __align__(16) float tile[THREADS];
+    __shared__ uint64_t bar;
+    const int tid = threadIdx.x;
+    initialise(&bar, 1);  // half_init
+    if (tid == 0) {
+        expect(&bar, sizeof tile / 2);         // half_expect
+        copy(tile, x, sizeof tile / 2, &bar);  // half_copy
+    }
+    wait_parity(&bar, 0);  // half_wait
+    y[tid] = tile[THREADS - 1 - tid];
+}
+LAUNCHER(half_copied)
+
 // Bytes that are announced hold the phase up until they are accounted for.
 __global__ void bytes_kernel(const float* x, float* y, int n) {
     __shared__ float tile[THREADS];

@@ -385,7 +385,7 @@ __global__ void ring_kernel(const __grid_constant__ CUtensorMap in, float* y, in
     if (tid == 0) {
         for (int s = 0; s < STAGES; ++s) {
             initialise(&full[s], 1);
-            initialise(&empty[s], EMPTY_COUNT);
+            initialise(&empty[s], EMPTY_COUNT);  // ring_init_empty
         }
         fence_initialised();
     }
@@ -395,8 +395,8 @@ __global__ void ring_kernel(const __grid_constant__ CUtensorMap in, float* y, in
             for (int i = 0; i < tiles; ++i) {
                 const int s = i % STAGES;
                 wait(&empty[s], (i / STAGES & 1) ^ FIRST_PARITY);  // ring_empty
-                expect(&full[s], TILE * 4);
-                load_box(tile[s], &in, 0, i * ROWS, &full[s]);  // ring_load
+                expect(&full[s], TILE * 4);                        // ring_expect
+                load_box(tile[s], &in, 0, i * ROWS, &full[s]);     // ring_load
             }
         }
         return;
@@ -405,11 +405,11 @@ __global__ void ring_kernel(const __grid_constant__ CUtensorMap in, float* y, in
     const int column = (tid - 32) % COLUMNS;
     for (int i = 0; i < tiles; ++i) {
         const int s = i % STAGES;
-        wait(&full[s], i / STAGES & 1);  // ring_full
-        if (!RELEASES_LATE && tid % 32 == 0) arrive(&empty[s]);
+        wait(&full[s], i / STAGES & 1);                                       // ring_full
+        if (!RELEASES_LATE && tid % 32 == 0) arrive(&empty[s]);               // ring_early
         for (int r = 0; r < ROWS; ++r) sum += tile[s][r * COLUMNS + column];  // ring_read
         __syncwarp();
-        if (RELEASES_LATE && tid % 32 == 0) arrive(&empty[s]);
+        if (RELEASES_LATE && tid % 32 == 0) arrive(&empty[s]);  // ring_late
     }
     if (tid < 64) y[column] = sum;
 }

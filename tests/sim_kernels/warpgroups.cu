@@ -43,7 +43,7 @@ __global__ void ring_kernel(
     if (tid == 0) {
         for (int s = 0; s < STAGES; ++s) {
             initialise(&full[s], 1);
-            initialise(&empty[s], 1);
+            initialise(&empty[s], 1);  // ring_init_empty
         }
         fence_initialised();
     }
@@ -75,7 +75,7 @@ __global__ void ring_kernel(
             multiply_64(d, left, right, i + k > 0 || FAULT == ZEROED_LATE);  // ring_multiply
         }
         warpgroup_commit();
-        if (FAULT == RELEASED_EARLY && tid == 0) arrive(&empty[s]);
+        if (FAULT == RELEASED_EARLY && tid == 0) arrive(&empty[s]);  // ring_early_arrival
         if (FAULT != NO_WAIT) warpgroup_wait<1>();
         // The product before this one is done.
         if (FAULT != RELEASED_EARLY && i > 0 && tid == 0) arrive(&empty[(i - 1) % STAGES]);
@@ -158,6 +158,33 @@ __global__ void layout_kernel(const __half* a, const __half* b, float* c, int mo
 LAYOUT(layout, FENCED)
 LAYOUT(layout_no_fence, WRITTEN)
 LAYOUT(layout_wrong_major, WRONG_MAJOR)
+
+// The last rows of b are written when the product has read them.
+__global__ void late_write_kernel(const __half* a, const __half* b, float* c) {
+    __shared__ __align__(1024) char tile_a[TILE * 128], tile_b[TILE * 128];
+    const int tid = threadIdx.x, late = TILE * 16 / 2;
+    if (tid >= THREADS) {
+        for (int i = 0; i < 200; ++i) __nanosleep(100);
+        for (int i = late + tid - THREADS; i < TILE * 16; i += 32)
+            *reinterpret_cast<__half*>(tile_b + place_of(i / 16, i % 16, 0, 0)) = b[i];  // late_write
+        return;
+    }
+    for (int i = tid; i < TILE * 16; i += THREADS) {
+        *reinterpret_cast<__half*>(tile_a + place_of(i / 16, i % 16, 0, 0)) = a[i];
+        if (i < late) *reinterpret_cast<__half*>(tile_b + place_of(i / 16, i % 16, 0, 0)) = b[i];
+    }
+    fence_proxy();
+    named_sync(1, THREADS);
+    float d[32] = {};
+    warpgroup_fence();
+    multiply_64<0>(d, descriptor_of(tile_a, 0, 0), descriptor_of(tile_b, 0, 0), 0);  // late_multiply
+    warpgroup_commit();
+    warpgroup_wait<0>();
+    store_tile(c, 0, 0, TILE, d);
+}
+KATA_EXPORT void late_write(const void* a, const void* b, float* c, cudaStream_t stream) {
+    late_write_kernel<<<1, THREADS + 32, 0, stream>>>(static_cast<const __half*>(a), static_cast<const __half*>(b), c);
+}
 
 // ---- a in registers; two products under way, of which one is waited for
 

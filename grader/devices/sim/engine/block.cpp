@@ -462,6 +462,8 @@ void Block::deadlock() {
     registers.deadlock();
     if (warpgroups) warpgroups->deadlock();
     if (mbarriers.any_waiting()) mbarriers.deadlock();
+    for (auto& block : cluster->blocks)
+        if (block->mbarriers.any_waiting()) block->mbarriers.deadlock();
     for (const Warp& warp : warps)
         if (!waiter && warp.at_barrier) waiter = &warp;
     const int lane = __builtin_ctz(waiter->at_barrier);

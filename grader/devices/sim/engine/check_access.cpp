@@ -296,6 +296,12 @@ std::string other_access(const Block& owner, const Block& other, const Race& rac
             other, shared_epoch::pc(race.earlier), int(shared_epoch::thread(race.earlier) % LANES), FindingKind::race,
             message);
     }
+    if (!block.program->code[shared_epoch::pc(race.earlier)].entry->is_bulk())
+        finding.phases = block.mbarriers.words_on_early(
+            block.mbarriers.last_wait(warp),
+            "the wait before the " + std::string(access == Access::read ? "read" : "write"), other_block.rank,
+            shared_epoch::thread(race.earlier), shared_epoch::clock(race.earlier),
+            race.earlier_writes ? "wrote" : "read");
     block.stop_at(std::move(finding));
 }
 
@@ -401,7 +407,9 @@ Spread access_shared_of(
         }
         block.pending = std::make_unique<Finding>(unwritten(warp, lane, a[lane], bytes, access));
         block.pending->notes = owner.copies.notes_on_unwritten(a[lane], bytes);
-        if (block.pending->notes.empty()) block.pending->notes = notes_on_written(block, shared, a[lane], bytes);
+        block.pending->phases = block.mbarriers.words_on_unwritten(warp);
+        if (block.pending->notes.empty() && block.pending->phases.empty())
+            block.pending->notes = notes_on_written(block, shared, a[lane], bytes);
     }
     if (access == Access::read && owner.copies.may_fly()) shared.read_arrived(mask, a, bytes);
     if (access == Access::write && owner.copies.may_fly() && shared.in_flight(mask, a, bytes))

@@ -389,6 +389,7 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
         int lane = 0;
         const Copy* copy = bulk || access != Access::read ? nullptr : flying(address[l], bytes, &lane);
         if (bulk && access == Access::read) finding.notes = bulk_notes(address[l], bytes);
+        if (bulk) finding.phases = words_on_release(warp, l, address[l], bytes);
         if (copy && copy->barrier < 0) finding.notes = notes(*copy, lane, address[l], bytes);
         block_.stop_at(std::move(finding));
     });
@@ -426,6 +427,16 @@ std::vector<std::string> Copies::notes(const Copy& copy, int lane, u64 address, 
     if (!other.empty()) found.push_back(other);
     if (copy.group[lane] < committed_[copy.warp][lane]) found.push_back(note_on_wait(copy, lane, !other.empty()));
     return found;
+}
+
+// The wait that let a copy begin where a thread touches what it writes.
+std::vector<std::string> Copies::words_on_release(const Warp& warp, int lane, u64 address, u32 bytes) const {
+    for (const BulkCopy& copy : loads_) {
+        if (!overlap(copy.shared, copy.extent, address, bytes)) continue;
+        return issuer(copy).block->mbarriers.words_on_early(
+            copy.after, "the wait before that copy", warp.block->rank, warp.thread(lane), warp.clock, "read");
+    }
+    return {};
 }
 
 std::vector<std::string> Copies::bulk_notes(u64 address, u32 bytes) const {

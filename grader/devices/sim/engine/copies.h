@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "epoch.h"
+#include "phases.h"
 #include "program.h"
 
 namespace sim {
@@ -56,6 +57,7 @@ struct BulkCopy {
     s64 barrier = -1;            // -1: the thread's bulk groups
     u64 phase = 0;               // of the mbarrier when the copy was issued
     VectorClock known;           // what the thread knew when it issued the copy
+    LastWait after;              // the last wait of its warp then
     u32 group = 0;
     std::vector<u8> data;         // of a load in the order of shared memory
     std::vector<u8> written;      // of a range with gaps: 1 for each byte that is copied
@@ -122,6 +124,7 @@ class Copies {
     const u32* in_flight(u64 address, u32 bytes) const;  // the pc of the copy
     const Copy* flying(u64 address, u32 bytes, int* lane) const;
     std::vector<std::string> notes(const Copy& copy, int lane, u64 address, u32 bytes) const;
+    std::vector<std::string> words_on_release(const Warp& warp, int lane, u64 address, u32 bytes) const;
     std::vector<std::string> bulk_notes(u64 address, u32 bytes) const;
     std::string note_on_wait(const Copy& copy, int lane, bool is_stage) const;
     // Words on bytes that have arrived and were not read; same_place: at the same place of another stage alone.

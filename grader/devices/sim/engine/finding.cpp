@@ -205,13 +205,21 @@ std::string json(const Site& site) {
     return "{" + (out.empty() ? out : out.substr(1)) + "}";
 }
 
+namespace {
+
+std::string list(const char* name, const std::vector<std::string>& sentences) {
+    std::string out;
+    for (const std::string& sentence : sentences) out += (out.empty() ? "" : ",") + quoted(sentence);
+    return out.empty() ? out : ",\"" + std::string(name) + "\":[" + out + "]";
+}
+
+}  // namespace
+
 std::string json(const Finding& f) {
     std::string out = "{\"kind\":" + quoted(name_of(f.kind)) + ",\"message\":" + quoted(f.message) + members(f);
     if (!f.buffer.empty()) out += ",\"buffer\":" + quoted(f.buffer);
     if (f.has_index) out += ",\"index\":" + std::to_string(f.index);
-    for (size_t i = 0; i < f.notes.size(); ++i)
-        out += (i ? "," : ",\"notes\":[") + quoted(f.notes[i]) + (i + 1 == f.notes.size() ? "]" : "");
-    return out + "}";
+    return out + list("notes", f.notes) + list("phases", f.phases) + "}";
 }
 
 }  // namespace sim

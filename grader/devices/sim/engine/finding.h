@@ -41,7 +41,8 @@ struct Finding : Site {
     std::string buffer;
     bool has_index = false;
     s64 index = 0;
-    std::vector<std::string> notes;  // sentences on what led to it
+    std::vector<std::string> notes;   // sentences on what led to it
+    std::vector<std::string> phases;  // and on the phases of mbarriers behind it
 };
 
 // Unwinds the interpreter once a finding is recorded.

@@ -28,8 +28,9 @@ void MBarriers::initialise(Warp& warp, int lane, u64 address, u32 count) {
     MBarrier& barrier = barriers_[address] = {};
     barrier.initialising = {warp.here, warp.block->rank, warp.index, lane};
     barrier.made_at = warp.clock;
-    barrier.expected = count;
+    barrier.expected = barrier.initial = count;
     barrier.pending = count;
+    barrier.phases.begin(0, count);
 }
 
 // A thread of another block must know of the mbarrier.init, whichever comes first here.
@@ -54,6 +55,7 @@ void MBarriers::advance(MBarrier& barrier) {
     if (barrier.pending != 0 || barrier.bytes != 0) return;
     barrier.phase += 1;
     barrier.pending = barrier.expected;
+    barrier.phases.begin(barrier.phase, barrier.expected);
     if (!barrier.ends.empty()) barrier.arrived.join(barrier.ends.back());
     barrier.ends.push_back(std::move(barrier.arrived));
     if (barrier.ends.size() > PHASES) barrier.ends.pop_front();
@@ -73,6 +75,7 @@ void MBarriers::resume(MBarrier& barrier) {
 void MBarriers::expect(const Warp& warp, int lane, MBarrier& barrier, s64 bytes) {
     constexpr s64 MOST = (1 << 20) - 1;
     barrier.bytes += bytes;
+    note(warp, lane, barrier, 0, bytes, 0);
     barrier.expecting = {warp.here, warp.block->rank, warp.index, lane};
     barrier.expects = true;
     if (barrier.bytes <= MOST) return;
@@ -87,10 +90,29 @@ void MBarriers::too_many_bytes(const MBarrier& barrier, u64 address, s64 bytes, 
     MBarrier::Step step = barrier.expects ? barrier.expecting : barrier.initialising;
     if (copy && !barrier.expects) step = {copy->pc, copy->rank, copy->warp, copy->lane};
     const Warp& warp = block_.cluster->blocks[step.rank]->warps[step.warp];
-    block_.stop_at(block_.at(
+    Finding finding = block_.at(
         warp, step.pc, step.lane, FindingKind::crash,
         "the mbarrier " + block_.shared_place(address, 8, false).text + " gets " + plural(u64(bytes), "byte") +
-            " more than it expects (expect_tx): a phase ends before all of its copies have landed"));
+            " more than it expects (expect_tx): a phase ends before all of its copies have landed");
+    if (const Phase* phase = barrier.phases.find(copy ? copy->phase : barrier.phase); phase && !phase->steps.empty())
+        finding.phases = {words_on(address, barrier, *phase)};
+    block_.stop_at(std::move(finding));
+}
+
+// What lanes do at a barrier, for the sentences of a finding.
+void MBarriers::note(const Warp& warp, int lane, MBarrier& barrier, u32 arrivals, s64 announced, s64 came) const {
+    const Block& block = *warp.block;
+    PhaseStep& step = barrier.phases.now().step(warp.here, block.rank, warp.index, Mask(1) << lane);
+    step.arrivals += arrivals;
+    step.announced += announced;
+    step.came += came;
+    if (!arrivals) return;
+    step.clock = warp.clock;
+    step.multiplied = block.warpgroups ? block.warpgroups->last_group(warp) : 0;
+}
+
+void MBarriers::note_copy(const BulkCopy& copy, MBarrier& barrier) const {
+    barrier.phases.now().step(copy.pc, copy.rank, copy.warp, Mask(1) << copy.lane).came += s64(copy.bytes);
 }
 
 void MBarriers::finish() {
@@ -103,6 +125,11 @@ void MBarriers::complete_bytes(MBarrier& barrier, s64 bytes) {
     advance(barrier);
 }
 
+void MBarriers::complete_bytes(const Warp& warp, int lane, MBarrier& barrier, s64 bytes) {
+    note(warp, lane, barrier, 0, 0, bytes);
+    complete_bytes(barrier, bytes);
+}
+
 // What a lane, of another block perhaps, knows, as this block counts.
 void MBarriers::release_here(Warp& warp, int lane, VectorClock& released) const {
     if (warp.block == &block_) return warp.release(Mask(1) << lane, released);
@@ -113,11 +140,16 @@ void MBarriers::release_here(Warp& warp, int lane, VectorClock& released) const 
 
 void MBarriers::arrive(Warp& warp, int lane, MBarrier& barrier, u32 count, bool drops) {
     if (barrier.pending < s64(count)) {
-        block_.stop_at(block_.at(
+        Finding finding = block_.at(
             warp, warp.here, lane, FindingKind::crash,
             "arrives at an mbarrier that expects " + plural(barrier.expected, "arrival") + " a phase and has " +
-                (barrier.pending ? "only " + std::to_string(barrier.pending) + " left" : "had them all")));
+                (barrier.pending ? "only " + std::to_string(barrier.pending) + " left" : "had them all"));
+        for (auto& [address, each] : barriers_)
+            if (&each == &barrier && barrier.phases.now().arrivals())
+                finding.phases = {words_on(address, barrier, barrier.phases.now())};
+        block_.stop_at(std::move(finding));
     }
+    note(warp, lane, barrier, count, 0, 0);
     release_here(warp, lane, barrier.arrived);
     barrier.pending -= count;
     if (drops) barrier.expected -= std::min(barrier.expected, count);
@@ -129,7 +161,7 @@ void MBarriers::arrive_after_copies(Warp& warp, Mask lanes, u64 address, bool in
     const u32 count = u32(__builtin_popcount(lanes));
     if (increments) barrier.pending += count;
     block_.copies.hand_over(warp, lanes, s64(address), warp.clock);
-    barrier.after_copies.push_back({count, warp.release(lanes)});
+    barrier.after_copies.push_back({warp.here, warp.index, lanes, warp.release(lanes)});
     resume(barrier);
 }
 
@@ -138,6 +170,7 @@ void MBarriers::attach(Warp& warp, int lane, u64 address, BulkCopy copy) {
     copy.barrier = s64(address);
     copy.phase = barrier.phase;
     copy.rank = warp.block->rank;
+    copy.after = warp.block->mbarriers.last_wait(warp);
     release_here(warp, lane, copy.known);
     block_.copies.issue_bulk(warp, std::move(copy));
     warp.tick();
@@ -149,13 +182,16 @@ bool MBarriers::has_ended(u64 address, MBarrier& barrier, u64 phase) {
         for (const BulkCopy& copy : block_.copies.land_on(s64(address))) {
             if (copy.phase < barrier.phase) too_many_bytes(barrier, address, s64(copy.bytes), &copy);
             barrier.arrived.join(copy.known);
+            note_copy(copy, barrier);
             complete_bytes(barrier, s64(copy.bytes));
         }
         const auto arrivals = std::move(barrier.after_copies);
         barrier.after_copies.clear();
         for (const auto& arrival : arrivals) {
+            const u32 count = u32(__builtin_popcount(arrival.lanes));
             barrier.arrived.join(arrival.known);
-            barrier.pending -= arrival.count;
+            barrier.phases.now().step(arrival.pc, block_.rank, arrival.warp, arrival.lanes).arrivals += count;
+            barrier.pending -= count;
             advance(barrier);
         }
     }
@@ -168,18 +204,25 @@ void MBarriers::acquire_end(Warp& warp, Mask lanes, const MBarrier& barrier, u64
         warp.acquire(lanes, barrier.ends[size_t(std::max(phase, oldest) - oldest)]);
 }
 
-void MBarriers::acquire_parity(Warp& warp, Mask lanes, const MBarrier& barrier, u32 parity) {
+s64 MBarriers::acquire_parity(Warp& warp, Mask lanes, const MBarrier& barrier, u32 parity) {
     const u64 oldest = barrier.phase - barrier.ends.size();
     const auto first_unknown = [&](int lane) {
         u64 phase = barrier.phase;
         while (phase > oldest && !warp.includes(lane, barrier.ends[size_t(phase - 1 - oldest)])) --phase;
         return phase;
     };
+    s64 ended = -1;
     // A wait for a parity is over in the phase after the one that ended with it.
     const auto acquire = [&](Mask group, u64 phase) {
-        if (phase % 2 == parity && phase < barrier.phase) acquire_end(warp, group, barrier, phase);
+        if (phase == barrier.phase && phase % 2 != parity) ended = s64(phase) - 1;
+        if (phase % 2 != parity || phase >= barrier.phase) return;
+        acquire_end(warp, group, barrier, phase);
+        ended = s64(phase);
     };
-    if (!warp.has_parted()) return acquire(lanes, first_unknown(__builtin_ctz(lanes)));
+    if (!warp.has_parted()) {
+        acquire(lanes, first_unknown(__builtin_ctz(lanes)));
+        return ended;
+    }
     while (lanes) {
         const u64 phase = first_unknown(__builtin_ctz(lanes));
         Mask group = 0;
@@ -187,12 +230,13 @@ void MBarriers::acquire_parity(Warp& warp, Mask lanes, const MBarrier& barrier, 
         acquire(group, phase);
         lanes &= ~group;
     }
+    return ended;
 }
 
 // ---- those who wait
 
-void MBarriers::passes(const Warp& warp, u64 address, const MBarrier& barrier) {
-    last_[warp.index] = {true, warp.here, barrier.expected, address, barrier.phase};
+void MBarriers::passes(const Warp& warp, u64 address, const MBarrier& barrier, s64 phase) {
+    last_[warp.index] = {true, barrier.phase == 0, warp.here, address, phase};
 }
 
 void MBarriers::suspend(Warp& warp, int lane, MBarrier& barrier) {
@@ -214,29 +258,6 @@ bool MBarriers::wake() {
         resume(barrier);
     }
     return true;
-}
-
-void MBarriers::deadlock() {
-    for (auto& [address, barrier] : barriers_) {
-        for (const Warp& warp : block_.warps) {
-            const Mask lanes = barrier.waiting[warp.index];
-            if (!lanes) continue;
-            const bool early = barrier.bytes < 0 && barrier.pending > 0;  // who arrives might yet expect these bytes
-            if (barrier.bytes < 0 && !early) too_many_bytes(barrier, address, -barrier.bytes, nullptr);
-            const int lane = __builtin_ctz(lanes);
-            const std::string name = block_.shared_place(address, 8, false).text;
-            std::string missing;
-            if (barrier.pending) missing = plural(u64(std::max<s64>(barrier.pending, 0)), "arrival");
-            if (barrier.bytes > 0) missing += (missing.empty() ? "" : " and ") + plural(u64(barrier.bytes), "byte");
-            const std::string got = plural(u64(-barrier.bytes), "byte") + ", which no arrival has expected (expect_tx)";
-            block_.stop_at(block_.at(
-                warp, warp.pc[lane], lane, FindingKind::deadlock,
-                block_.thread(warp.thread(lane)) + " waits at the mbarrier " + name + ", which expects " +
-                    plural(barrier.expected, "arrival") + " and still lacks " + missing + " in phase " +
-                    std::to_string(barrier.phase) + (early ? "; it got " + got : "") + block_.elected_words()));
-        }
-    }
-    throw Halt();
 }
 
 // ---- instructions
@@ -313,7 +334,7 @@ void transaction(Warp& warp, const Instruction& in, Mask mask) {
         MBarrier& barrier = barriers.find(warp, l, found.address[l]);
         const u32 bytes = warp.row<const u32>(in.operand[1])[l];
         if (completes)
-            barriers.complete_bytes(barrier, bytes);
+            barriers.complete_bytes(warp, l, barrier, bytes);
         else
             barriers.expect(warp, l, barrier, bytes);
     });
@@ -379,14 +400,14 @@ void wait(Warp& warp, const Instruction& in, Mask mask) {
         if (const Mask first = barriers.first_tries(warp, mask, ended)) counters->wait(warp, (first & ~ended) != 0);
     each_object(address, ended, [&](u64 here, Mask lanes) {
         MBarrier& barrier = barriers.find(warp, __builtin_ctz(lanes), here);
-        barriers.passes(warp, here, barrier);
         if (parity) {
             const u32 asked = warp.row<const u32>(in.operand[1])[__builtin_ctz(lanes)];
             barrier.passed = {true, warp.here, asked, barrier.phase};
-            return barriers.acquire_parity(warp, lanes, barrier, asked);
+            return barriers.passes(warp, here, barrier, barriers.acquire_parity(warp, lanes, barrier, asked));
         }
-        barriers.acquire_end(
-            warp, lanes, barrier, warp.row<const u64>(in.operand[1])[__builtin_ctz(lanes)] >> STATE_PHASE);
+        const u64 phase = warp.row<const u64>(in.operand[1])[__builtin_ctz(lanes)] >> STATE_PHASE;
+        barriers.acquire_end(warp, lanes, barrier, phase);
+        barriers.passes(warp, here, barrier, s64(phase));
     });
     warp.set_predicate(in.operand[0], mask, ended);
 }

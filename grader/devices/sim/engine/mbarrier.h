@@ -10,6 +10,8 @@
 
 #include "copies.h"
 #include "clock.h"
+#include "finding.h"
+#include "phases.h"
 #include "program.h"
 #include "warp.h"
 
@@ -22,6 +24,8 @@ struct MBarrier {
     s64 pending = 0;  // arrivals of this phase that are still to come
     s64 bytes = 0;    // of copies that are still to come
     u64 phase = 0;
+    u32 initial = 0;  // arrivals that mbarrier.init asked for
+    Phases phases;    // who did what in the last ones
     VectorClock arrived;
     std::deque<VectorClock> ends;        // what was known when each of the last phases ended, the latest last
     Mask waiting[WARPS_PER_BLOCK] = {};  // of each warp
@@ -34,7 +38,8 @@ struct MBarrier {
     u32 made_at = 0;       // the clock of its warp then
     bool expects = false;  // there was one
     struct Arrival {
-        u32 count;
+        u32 pc, warp;
+        Mask lanes;
         VectorClock known;
     };
     std::vector<Arrival> after_copies;  // arrivals by cp.async.mbarrier.arrive
@@ -44,13 +49,6 @@ struct MBarrier {
         u64 ended = 0;  // phases that had
     };
     Passed passed;
-};
-
-// The last wait of a warp's that ended. ``phase``: how many phases of the mbarrier had.
-struct LastWait {
-    bool any = false;
-    u32 pc = 0, arrivals = 0;
-    u64 address = 0, phase = 0;
 };
 
 class MBarriers {
@@ -67,6 +65,7 @@ class MBarriers {
     }
     void expect(const Warp& warp, int lane, MBarrier& barrier, s64 bytes);
     void complete_bytes(MBarrier& barrier, s64 bytes);
+    void complete_bytes(const Warp& warp, int lane, MBarrier& barrier, s64 bytes);  // by an instruction
     void arrive(Warp& warp, int lane, MBarrier& barrier, u32 count, bool drops);
     // cp.async.mbarrier.arrive
     void arrive_after_copies(Warp& warp, Mask lanes, u64 address, bool increments);
@@ -77,11 +76,13 @@ class MBarriers {
     // The lanes know what those knew who ended that phase.
     void acquire_end(Warp& warp, Mask lanes, const MBarrier& barrier, u64 phase);
     // The same after a wait for a parity: an earlier phase than the last may have ended it. It is the first that the
-    // lane does not know of yet.
-    void acquire_parity(Warp& warp, Mask lanes, const MBarrier& barrier, u32 parity);
+    // lane does not know of yet. Gives the phase, or -1 where it is not clear which one it is.
+    s64 acquire_parity(Warp& warp, Mask lanes, const MBarrier& barrier, u32 parity);
     void suspend(Warp& warp, int lane, MBarrier& barrier);
-    void passes(const Warp& warp, u64 address, const MBarrier& barrier);
+    void passes(const Warp& warp, u64 address, const MBarrier& barrier, s64 phase);
     const LastWait& last_wait(const Warp& warp) const { return last_[warp.index]; }
+    // The phase that the wait was for, if it is known and has ended; else null.
+    const Phase* phase_of(const LastWait& wait) const;
     bool is_refused(const Warp& warp, int lane) const { return refused_[warp.index] >> lane & 1; }
     void answer(const Warp& warp, int lane) { refused_[warp.index] &= ~(Mask(1) << lane); }
     // The lanes at a wait that have not tried before; `ended`: whose wait is over.
@@ -98,8 +99,26 @@ class MBarriers {
     [[noreturn]] void deadlock();
     void finish();  // the block ends
 
+    // ---- sentences for a finding
+    std::string name(u64 address) const;
+    // "phase 0 of bar: 3 of 96 arrivals (mbarrier.init on line 7), 3 on line 9 by ...".
+    std::string words_on(u64 address, const MBarrier& barrier, const Phase& phase) const;
+    // A wait, and what its phase ended with; nothing where there was none. `whose`: "the last wait of ...".
+    std::string words_on(const LastWait& wait, const std::string& whose) const;
+    std::string words_on_last_wait(const Warp& warp) const;
+    // For a read of bytes that no thread has written: the phase that the last wait was for.
+    std::vector<std::string> words_on_unwritten(const Warp& warp) const;
+    // For a race: a wait that ended, and that the other thread had arrived before it touched the place at that clock.
+    // Nothing where it had not.
+    std::vector<std::string> words_on_early(
+        const LastWait& wait, const std::string& whose, u32 rank, u32 thread, u32 clock, const std::string& does) const;
+
+    const std::map<u64, MBarrier>& all() const { return barriers_; }
+
  private:
     [[noreturn]] void too_many_bytes(const MBarrier& barrier, u64 address, s64 bytes, const BulkCopy* copy);
+    void note(const Warp& warp, int lane, MBarrier& barrier, u32 arrivals, s64 announced, s64 came) const;
+    void note_copy(const BulkCopy& copy, MBarrier& barrier) const;
     void release_here(Warp& warp, int lane, VectorClock& released) const;
     void advance(MBarrier& barrier);
     void resume(MBarrier& barrier);

@@ -21,6 +21,7 @@ Warpgroups::Warpgroups(Block& block)
 
 void Warpgroups::forget() {
     verified_ = 0;
+    read_unwritten_ = false;
     if (!any_) return;
     any_ = false;
     for (Group& group : groups_) group = {};
@@ -42,7 +43,7 @@ void Warpgroups::stop(const Warp& warp, u32 pc, FindingKind kind, const std::str
 }
 
 std::string Warpgroups::line(u32 pc) const {
-    return "line " + std::to_string(block_.line_of(pc).line);
+    return block_.line_words(pc);
 }
 
 // ---- four warps in step
@@ -222,6 +223,19 @@ bool knows(const Warp& warp, u32 thread, u32 clock) {
         warp.parts.begin(), warp.parts.end(), [&](auto& part) { return part.known.covers(thread, clock); });
 }
 
+// A product has read what is written only now.
+[[noreturn]] void stop_late_write(Block& owner, const Warp& writer, int lane, u64 chunk, u32 product) {
+    const bool bulk = owner.program->code[writer.here].entry->is_bulk();
+    const std::string who = writer.block->thread(writer.thread(lane)) +
+                            (writer.block == &owner ? "" : " of block rank " + std::to_string(writer.block->rank));
+    Finding finding = *owner.pending;
+    finding.kind = FindingKind::race;
+    finding.message = "race on " + owner.shared_place(chunk, CHUNK, false).text + " in shared memory: the wgmma on " +
+                      owner.line_words(product) + " reads it before " + (bulk ? "the bulk copy of " : "") + who +
+                      " on " + owner.line_words(writer.here) + " writes it, with no barrier between";
+    owner.stop_at(std::move(finding));
+}
+
 }  // namespace
 
 void Warpgroups::read_chunk(Warp& warp, u64 address) {
@@ -235,9 +249,13 @@ void Warpgroups::read_chunk(Warp& warp, u64 address) {
     u64 a[LANES] = {address};
     if (shared.uninitialised(1, a, CHUNK) >= 0) {
         block_.copies.check(warp, 1, a, CHUNK, Access::read);
-        stop(
-            warp, warp.here, FindingKind::uninitialised,
-            "reads " + place() + " by a matrix descriptor, which no thread has written");
+        if (!block_.pending) {
+            block_.pending = std::make_unique<Finding>(block_.at(
+                warp, warp.here, 0, FindingKind::uninitialised,
+                "reads " + place() + " by a matrix descriptor, which no thread has written"));
+            block_.pending->phases = block_.mbarriers.words_on_unwritten(warp);
+            read_unwritten_ = true;
+        }
     }
     for (u64 at = address; at < address + CHUNK; at += shared.granule_bytes()) {
         const Epoch writer = shared.last_writer(at);
@@ -272,11 +290,14 @@ void Warpgroups::check_write(Warp& warp, Mask mask, const u64* address, u32 byte
                 const Reading& reading = readings_[chunk * groups_.size() + g];
                 if (!reading.group) continue;
                 if (warp.knows_component(l, warpgroup_of_rank(block_.rank, g), 0, reading.group)) continue;
+                u64 place[LANES] = {chunk * CHUNK};
+                if (read_unwritten_ && block_.shared.uninitialised(1, place, CHUNK) >= 0)
+                    stop_late_write(block_, warp, l, *place, reading.pc);
                 Finding finding = warp.block->at(
                     warp, warp.here, l, FindingKind::race,
                     "writes " + block_.shared_place(address[l], bytes, false).text + ", which the wgmma on " +
                         line(reading.pc) + " may still read: " + wanted(warp, g, reading.group));
-                if (const std::string words = note_on_wait(warp); !words.empty()) finding.notes = {words};
+                if (const std::string words = note_on_wait(warp, g, reading); !words.empty()) finding.phases = {words};
                 warp.block->stop_at(std::move(finding));
             }
     });
@@ -291,15 +312,24 @@ std::string Warpgroups::wanted(const Warp& warp, u32 warpgroup, u32 group) const
            "it has";
 }
 
-std::string Warpgroups::note_on_wait(const Warp& warp) const {
-    const LastWait& last = warp.block->mbarriers.last_wait(warp);
-    if (!last.any) return "";
-    const std::string words = "the last wait of this thread's warp for an mbarrier, on " + block_.line_words(last.pc) +
-                              ", was for " + warp.block->shared_place(last.address, 8, false).text;
-    if (!last.phase)
-        return words + " and returned at once: a new mbarrier counts as one whose phase before the first has ended";
-    return words + ", whose phases end with " + std::to_string(last.arrivals) +
-           (last.arrivals == 1 ? " arrival" : " arrivals") + ": none of this phase came after a wait for that wgmma";
+// What the wait that let the warp write was for, and when those had arrived who multiply there.
+std::string Warpgroups::note_on_wait(const Warp& warp, u32 warpgroup, const Reading& reading) const {
+    const MBarriers& barriers = warp.block->mbarriers;
+    const std::string words = barriers.words_on_last_wait(warp);
+    const Phase* phase = barriers.phase_of(barriers.last_wait(warp));
+    if (!phase) return words;
+    const std::string product = "the wgmma on " + block_.line_words(reading.pc);
+    bool any = false, began = true, not_yet = true;
+    for (const PhaseStep& step : phase->steps) {
+        if (!step.arrivals || step.rank != block_.rank || step.warp / WARPS != warpgroup) continue;
+        any = true;
+        (step.multiplied < reading.group ? began : not_yet) = false;
+    }
+    if (!any) return words + "; none of that phase came after a wait for " + product;
+    return words + "; those of its warpgroup came before " + product +
+           (began     ? " had been waited for"
+            : not_yet ? " began"
+                      : " was done");
 }
 
 }  // namespace sim

@@ -33,6 +33,8 @@ class Warpgroups {
     void commit(Warp& warp);
     // False: not all warps have committed what is waited for. The warp stays there until they have.
     bool wait(Warp& warp, u32 groups_left);
+    // The last group that has a product of the warp.
+    u32 last_group(const Warp& warp) const { return states_[warp_index(warp)].last_group; }
 
     // ---- registers; rows by their place in the register file
     void read_row(Warp& warp, s32 row);  // by an ordinary instruction
@@ -99,7 +101,7 @@ class Warpgroups {
     [[noreturn]] void stop(const Warp& warp, u32 pc, FindingKind kind, const std::string& message) const;
     std::string line(u32 pc) const;
     std::string wanted(const Warp& warp, u32 warpgroup, u32 group) const;  // what must come before the warp writes
-    std::string note_on_wait(const Warp& warp) const;
+    std::string note_on_wait(const Warp& warp, u32 warpgroup, const Reading& reading) const;
 
     static constexpr size_t ROW_STEP = 64;
 
@@ -108,7 +110,8 @@ class Warpgroups {
     std::vector<State> states_;
     std::vector<Reading> readings_;  // [chunk][warpgroup]
     bool any_ = false;
-    u64 verified_ = 0;  // the last writer of shared memory that a product could read, and by which warp
+    bool read_unwritten_ = false;  // a product has read what no thread had written: the block's pending finding
+    u64 verified_ = 0;             // the last writer of shared memory that a product could read, and by which warp
     u32 verified_by_ = 0;
 };
 
