@@ -377,6 +377,9 @@ def test_words_have_the_names_of_the_file() -> None:
     edge_of_1 = edge.replace("comparison", "comparison with 1")
     assert with_number.named(edge_of_1, 2) == "the comparison is off by one"
     assert with_number.named(edge_of_1, 3) == "`<=` is `<`"
+    computed = "the constant is 3 in place of 2"
+    assert not with_number.has_number("the constant is 9 in place of 8", 2)
+    assert with_number.has_number(computed, 2) and not with_number.has_number(computed, 3)
     assert names.named("parameter 2 of the kernel", 1) == names.named("parameter 2 of the kernel", 4) == "`n`"
     assert names.named("a number that it uses is what line 3 computes", 4) == "it uses `i` (line 3)"
     assert names.named("what line 6 computes", 4) == "what line 6 computes"
@@ -642,6 +645,13 @@ def test_an_edit_of_the_source_makes_all_right(name: str, right: str, by: str, f
         ("dot_product_f16x8_pack_f32", "v + i * stride", "v + i * THREADS", ["`THREADS` is `stride`"]),
         # A comparison with nan is false.
         ("warp_reduce_max_f32", "if (a > b || isnan(a)) larger", "if (!(a <= b)) larger", ["&& !isnan(b)"]),
+        # nvcc compares with 127, which the line does not have.
+        (
+            "reduce_unroll_last_warp_f32",
+            "offset > WARP_SIZE; offset",
+            "offset >= WARP_SIZE; offset",
+            ["`offset >= WARP_SIZE` is `offset > WARP_SIZE`"],
+        ),
         # A distance of 32 would leave the shuffle out, and the constant would not say so.
         ("quant_fp8_block_bf16", "offset = LANES / 2", "offset = LANES", ["is 8 in place of 16"]),
     ],

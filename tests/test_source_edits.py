@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from grader.compile.build import _refused
 from grader.compile.chosen import chosen
 from grader.compile.edit_writer import HEAD, MOST_OF_LINE, Edit, Edited
 from grader.compile.source_edits import edited
@@ -95,6 +96,24 @@ def test_a_sum_that_begins_every_round_at_0() -> None:
     assert "`sum` is set to 0 at the start of each round of the loop" in words_on("for (int i")
 
 
+def test_an_array_without_a_size_is_not_set_to_0() -> None:
+    sums = (
+        "__global__ void k(float* y) {\n    %s\n    for (int i = 0; i < 4; ++i) {\n        part[0] += y[i];\n    }\n}\n"
+    )
+    for declared, is_set in (("extern __shared__ float part[];", False), ("__shared__ float part[4];", True)):
+        words = {edit.words for edit in edited(sums % declared, {3}).edits}
+        assert ("`part` is set to 0 at the start of each round of the loop" in words) is is_set
+
+
+def test_the_line_that_makes_nvcc_read_a_template_is_at_fault() -> None:
+    log = """\
+kata.cu(10): error: incomplete type "float []" is not allowed
+          detected during instantiation of "void kata_zero(T &) [with T=float []]" at line 59
+kata.cu(12): error: identifier "z" is undefined
+"""
+    assert _refused(log) == {10, 12, 59}
+
+
 def test_statements_in_another_order() -> None:
     words = words_on("most = max;")
     assert "`most = max;` is left out" in words
@@ -105,6 +124,11 @@ def test_statements_in_another_order() -> None:
 def test_a_permutation_on_one_side_alone() -> None:
     assert "`col` is `place_of(row, col)`" in words_on("if (row < rows)")
     assert "`place_of(row, col)` is `col` alone" in words_on("y[row * cols + col]")
+
+
+def test_a_term_of_an_address_is_too_much() -> None:
+    text = "__global__ void k(float* y, int row) {\n    atomicAdd(y + row + threadIdx.x, 1.0f);\n}\n"
+    assert "`y + row` is `y` alone" in {edit.words for edit in edited(text, {2}).edits}
 
 
 def test_a_member_in_the_place_of_another() -> None:

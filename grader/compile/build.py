@@ -62,6 +62,7 @@ _RULES = (
 
 _RULES_OF_UNITS = (unit, host_view, functions)
 _REFUSED = re.compile(rf"^{SOURCE}\((\d+)\): error", re.MULTILINE)
+_INSTANTIATED = re.compile(r"^ *detected during.* at line (\d+)$", re.MULTILINE)
 
 Failures = dict[tuple[str, str], CompileFailure]
 
@@ -114,11 +115,16 @@ def edited_ptx(
         ptx, log = _source_like(request, folder, made.text.encode())
         if ptx is not None:
             return ptx, made.edits
-        refused = {int(line) for line in _REFUSED.findall(log)} - without
+        refused = _refused(log) - without
         if not refused:
             return None
         without |= refused
     return None
+
+
+def _refused(log: str) -> set[int]:
+    """The lines of a file that nvcc found at fault, and those that made it read a template that is."""
+    return {int(line) for found in (_REFUSED, _INSTANTIATED) for line in found.findall(log)}
 
 
 def _source_like(request: Request, folder: Path, text: bytes | None) -> tuple[Path | None, str]:

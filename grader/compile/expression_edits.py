@@ -271,6 +271,8 @@ class Expressions(ABC):
         kinds = {self.type_of(left, node.scope), self.type_of(right, node.scope)}
         if kinds <= {"whole", "floating", "truth"}:
             self._wrap(node, [*self._operators(node, is_whole=kinds == {"whole"})])
+        if node.sign == "+" and self._is_pointer(left) and self.type_of(right, node.scope) == "whole":
+            self._wrap(node, [(f"`{shortened(self.of(node))}` is `{self.of(left)}` alone", self.of(left), 3)])
         if node.sign in ("+", "-"):
             for part in (left, right):
                 if not is_sum(part):
@@ -283,6 +285,11 @@ class Expressions(ABC):
             self._exchange(left.parts[1], right.parts[1], 2)
         self.node(left)
         self.node(right)
+
+    @staticmethod
+    def _is_pointer(node: Node) -> bool:
+        own = found_in(node.scope, node.sign) if node.kind == "name" else None
+        return own is not None and not own.dims and own.type.endswith("*")
 
     def _wide_shift(self, target: Node, value: Node) -> Iterator[tuple[str, str, int]]:
         """A bit that is shifted in 32 bits and goes to a variable of 64."""

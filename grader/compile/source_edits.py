@@ -216,10 +216,10 @@ class _Statements(Expressions):
             return
         used = {*WORD.findall(self.of(body))}
         changed = [name for name in WORD.findall(" ".join(target for target, _ in self.sums)) if name in used]
-        for each in [each for each in one.scope if each.name in changed and not each.is_const and "*" not in each.type][
-            :5
-        ]:
-            if not each.is_fixed and each not in self.tree.parameters:
+        own = [each for each in one.scope if each.name in changed and not each.is_const and "*" not in each.type]
+        for each in own[:5]:
+            has_size = "[]" not in each.dims.replace(" ", "")  # dynamic shared memory has none
+            if has_size and not each.is_fixed and each not in self.tree.parameters:
                 words = f"`{each.name}` is set to 0 at the start of each round of the loop"
                 self._before(body.begin + 1, words, 2, f"kata_zero({each.name});")
 

@@ -13,6 +13,7 @@ _PARAMETERS = re.compile(r"\bthe (?:kernel|function)'s parameters (\d+) and (\d+
 _RESULT = re.compile(r"\bwhat line (\d+) (?:computes|reads)\b")
 _BEFORE = re.compile(r"\bbefore line (\d+)\b")
 _CONSTANT = re.compile(r"\bis (\d+) in(?= place of \d)")
+_REPLACED = re.compile(r"\bthe constant is -?\d+ in place of -?(\d+)(?![.\d])")
 _EDGE = re.compile(r"\bthe comparison(?: with (-?\d+))? gives the opposite where both sides are equal")
 _TURNED = re.compile(r"\bthe comparison(?: with (-?\d+))? is the other way round")
 _ORDER = re.compile(r"(?<![<>=!\-])(<=|>=|<|>)(?![<>=])")
@@ -41,6 +42,19 @@ class Names:
         words = words.replace("a number that it uses is ", "it uses ")
         words = _EDGE.sub(lambda found: self._comparison(line, found, _OTHER, "the comparison is off by one"), words)
         return _TURNED.sub(lambda found: self._comparison(line, found, _AROUND, "the comparison is another"), words)
+
+    def has_number(self, words: str, line: int) -> bool:
+        """Whether the line has the number that a change replaces, if it replaces one. Else nvcc computed that."""
+        found = _REPLACED.search(words)
+        if found is None or int(found[1]) <= 1:
+            return True
+        return self._stands(found[1], line)
+
+    def _stands(self, number: str, line: int) -> bool:
+        """Whether a whole number, or a constant of that value, stands on a line."""
+        named = [name for name, value in self.every_constant.items() if value == int(number)]
+        any_of_them = "|".join([number, *named])
+        return re.search(rf"(?<![\w.])(?:{any_of_them})(?![\w.])", _TEMPLATE.sub("", self._line(line))) is not None
 
     def statement(self, line: int) -> int:
         """The first line of the statement that a line goes on with."""
@@ -84,10 +98,8 @@ class Names:
         """The comparison of a line that has one, as the file must write it. With a number that the line lacks nvcc
         compares in another way than the file."""
         text = _TEMPLATE.sub("", self._line(line))
-        if said[1] is not None:
-            named = [name for name, value in self.every_constant.items() if value == int(said[1])]
-            if re.search(rf"(?<![\w.])(?:{'|'.join([said[1], *named])})(?![\w.])", text) is None:
-                return otherwise
+        if said[1] is not None and not self._stands(said[1], line):
+            return otherwise
         found = _ORDER.findall(text)
         return f"`{found[0]}` is `{others[found[0]]}`" if len(found) == 1 else said[0].replace(f" with {said[1]}", "")
 

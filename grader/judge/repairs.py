@@ -467,6 +467,11 @@ class _Files:
 
     edits: Trial | None = None
 
+    def are_computed(self, changes: Sequence[Change]) -> bool:
+        """Whether the first of each line is of a number that nvcc made of the file's: the line does not have it."""
+        names, firsts = Names(self.source), {change.line: change for change in reversed(changes)}
+        return not any(names.has_number(change.words, line) for line, change in firsts.items())
+
     @property
     def confirmed(self) -> int:
         """The cases that are right with each change of a kernel; 0 where there is none."""
@@ -510,6 +515,8 @@ def _of_kernels(
             return found, []
     else:
         found = _found(trial, cases, own, (KINDS,), near)
+        if found and not is_found:
+            return _as_written(files, found, cases, near), []
     if found or is_found or files.close is None:
         return found, []
     close = files.close_that_fails(failed, near)
@@ -523,13 +530,22 @@ def _of_kernels(
             found = _found_whole(close, cases, files.source, own, finding)
         found = found or _found_valued(close, cases, files.source, own)
         found = found or _found(close, cases, own, SOURCE_KINDS, near)
-    if found := found or _found_edited(files, cases, near):
+    if found := _as_written(files, found, cases, near) if found else _found_edited(files, cases, near):
         return found, []
     return [], [*_right_pair(trial, cases)] or [*_right_pair(files.close, cases)]
 
 
-def _found_edited(files: _Files, cases: Sequence[CaseKey], near: Collection[int]) -> list[Change]:
-    """The edits of the source that make all right, of the least rank that has any."""
+def _as_written(files: _Files, found: list[Change], cases: Sequence[CaseKey], near: Collection[int]) -> list[Change]:
+    """Changes that make all right; where their lines do not have the numbers that change, edits of these lines."""
+    if not files.are_computed(found):
+        return found
+    return _found_edited(files, cases, near, {change.line for change in found}) or found
+
+
+def _found_edited(
+    files: _Files, cases: Sequence[CaseKey], near: Collection[int], lines: Collection[int] | None = None
+) -> list[Change]:
+    """The edits of the source that make all right, of the least rank that has any; of these ``lines`` alone."""
     if (missing := EDIT_CASES - len(cases)) > 0:
         cases = [*cases, *islice(_failing(files.trial, cases), missing)]
     if len(cases) < EDIT_CASES or (made := files.with_edits()) is None:
@@ -554,7 +570,9 @@ def _found_edited(files: _Files, cases: Sequence[CaseKey], near: Collection[int]
         line = one[1].line
         return line not in first, min((abs(line - each) for each in near), default=0) if line in behind else FAR
 
-    changes.sort(key=lambda one: (rank(one), place(one)))
+    changes = sorted(
+        (one for one in changes if lines is None or one[1].line in lines), key=lambda one: (rank(one), place(one))
+    )
     return [*_right_ones(trial, [change for _, change in changes], cases, [*map(rank, changes)], EDIT_RANKS)]
 
 
