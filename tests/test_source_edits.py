@@ -66,6 +66,12 @@ def test_all_statements_are_read() -> None:
     assert [kinds_of(kernel.body).count(kind) for kind in ("declaration", "loop", "if", "asm")] == [7, 1, 1, 1]
 
 
+def test_a_hexadecimal_fraction_is_one_number() -> None:
+    text = "__global__ void k(float* y) {\n    y[0] = y[1] - 0x1.8p-1f + 0x7f;\n}\n"
+    words = {edit.words for edit in edited(text, {2}).edits}
+    assert "`0x1.8p-1f` is `2.0f * 0x1.8p-1f`" in words and not any("`1f`" in each for each in words)
+
+
 def test_what_is_not_known_is_left_out_alone() -> None:
     [tree] = trees_of("__global__ void k(int* x) { auto [a, b] = f(); x[0] = a; }")
     assert kinds_of(tree.body) == ["block", "other", "simple"]

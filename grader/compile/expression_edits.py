@@ -228,7 +228,7 @@ class Expressions(ABC):
             chosen = [*dict.fromkeys(str(each) for each in others if each >= 0), *named[:MOST_TERMS]]
             ways = [(f"`{text}` is `{each}`", each, 4 if place < 4 else 6) for place, each in enumerate(chosen)]
             self._wrap(node, ways)
-        elif text.endswith(("f", "F")) and not text.startswith("0x"):
+        elif text.endswith(("f", "F")) and self.type_of(node, node.scope) == "floating":
             reals = ["0.0f", "1.0f", "-1.0f", f"(2.0f * {text})", f"(0.5f * {text})", "(-1.0f / 0.0f)"]
             named = [each.name for each in node.scope or () if kind_of(each) == "floating"]
             chosen = [*reals, *named[:MOST_TERMS]]
@@ -632,7 +632,8 @@ class Expressions(ABC):
         """``whole``, ``floating``, ``truth``, ``struct`` and its name, or nothing where it is not known."""
         kind = node.kind
         if kind == "number":
-            return "floating" if re.search(r"[.fF]|\d[eE]", node.sign) and not node.sign.startswith("0x") else "whole"
+            is_hex = node.sign[:2] in ("0x", "0X")
+            return "floating" if re.search(r"[pP]" if is_hex else r"[.fF]|\d[eE]", node.sign) else "whole"
         if kind == "name":
             own = found_in(scope, node.sign)
             return (

@@ -16,7 +16,7 @@ from grader.content.functions import Code, Function, split
 _TOKEN = re.compile(
     r"""(?P<skip>\s+|//[^\n]*|/\*.*?\*/|\#(?:[^\n]*\\\n)*[^\n]*)
     |(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)')
-    |(?P<number>(?:0[xX][\da-fA-F']+|(?:\d[\d']*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[uUlLfF]*)
+    |(?P<number>(?:0[xX][\da-fA-F'.]+(?:[pP][-+]?\d+)?|(?:\d[\d']*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[uUlLfF]*)
     |(?P<name>[A-Za-z_]\w*)
     |(?P<sign>->|\+\+|--|<<=|>>=|<<|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|::|\.\.\.|.)""",
     re.VERBOSE | re.DOTALL,
