@@ -4,6 +4,7 @@ where no such change does."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +16,8 @@ from facts import has
 from grader.compile.changes import SOURCE_KINDS, Change, changes_of, lines_behind, parameter_types, without
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
 from grader.content.catalog import load_catalog
-from grader.grade import Options, grade
+from grader.grade import Options, grade, prepare
+from grader.judge import repairs
 from grader.judge.check import without_refuted
 from grader.judge.comparison import Compared
 from grader.judge.lab import Judged
@@ -386,17 +388,39 @@ def test_words_have_the_names_of_the_file() -> None:
     assert names.named("a barrier stands before line 5", 5) == "a barrier stands before line 4"
 
 
-def wrong(name: str, right: str, by: str, tmp_path: Path, kind: Kind = Kind.WRONG_ANSWER) -> tuple[Verdict, int]:
-    """The verdict on a solution with one mistake, and the line of that."""
-    kata = CATALOG.katas[name]
-    text = kata.solution_path.read_text()
+ALONE = Options(device="sim", last_failure=False)
+TOGETHER = replace(ALONE, together=True)
+
+
+def spoilt(name: str, right: str, by: str, folder: Path) -> tuple[Path, int]:
+    """A solution with one mistake, and the line of that."""
+    text = CATALOG.katas[name].solution_path.read_text()
     assert text.count(right) == 1
-    line = text[: text.index(right)].count("\n") + 1
-    file = tmp_path / f"{name}.cu"
+    file = folder / f"{name}.cu"
     file.write_text(text.replace(right, by))
-    [verdict] = grade(kata, Options(device="sim", last_failure=False), source=file).verdicts
+    return file, text[: text.index(right)].count("\n") + 1
+
+
+def wrong(
+    name: str, right: str, by: str, tmp_path: Path, kind: Kind = Kind.WRONG_ANSWER, options: Options = ALONE
+) -> tuple[Verdict, int]:
+    """The verdict on a solution with one mistake, and the line of that."""
+    file, line = spoilt(name, right, by, tmp_path)
+    [verdict] = grade(CATALOG.katas[name], options, source=file).verdicts
     assert verdict.kind is kind
     return verdict, line
+
+
+@pytest.fixture(scope="module")
+def compiled_together(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Few runs of nvcc for the files of all tests that are found in the code that runs, or in the launcher: of files
+    that share a unit there is no other code."""
+    work = []
+    for item in request.session.items:
+        if item.path == request.path and "compiled_together" in getattr(item, "fixturenames", ()):
+            name, right, by = (item.callspec.params[each] for each in ("name", "right", "by"))  # type: ignore[attr-defined]
+            work.append((CATALOG.katas[name], spoilt(name, right, by, tmp_path_factory.mktemp("together"))[0]))
+    prepare(work, TOGETHER)
 
 
 def of_repair(verdict: Verdict) -> str:
@@ -413,8 +437,9 @@ def of_repair(verdict: Verdict) -> str:
         ("scan_warp_i32", "__shfl_up_sync", "__shfl_xor_sync", ["`up` in place of `xor`"]),
     ],
 )
+@pytest.mark.usefixtures("compiled_together")
 def test_the_line_is_named(name: str, right: str, by: str, facts: list[str], tmp_path: Path) -> None:
-    verdict, line = wrong(name, right, by, tmp_path)
+    verdict, line = wrong(name, right, by, tmp_path, options=TOGETHER)
     said = of_repair(verdict)
     assert has(said, *facts, "cases that were tried are right")
     named = int(re.findall(r"on line (\d+)", said)[0])
@@ -489,8 +514,6 @@ def test_the_line_at_fault_is_named_where_a_finding_has_another(
     ("name", "right", "by", "facts"),
     [
         ("histogram_i32", "cudaMemsetAsync(counts, 0, bins * sizeof(int), stream);", "", ["counts", "set to 0"]),
-        ("scale_f32", "(x, y, n, a);", "(x, y, a, n);", ["argument 3", "is n", "argument 4", "is a"]),
-        ("rms_norm_f32_held", "<<<rows, warps * WARP_SIZE", "<<<rows, warps", ["block", "32 times as many threads"]),
         (
             "scan_lookback_i32",
             "states, 0, (tiles + 1)",
@@ -498,12 +521,27 @@ def test_the_line_at_fault_is_named_where_a_finding_has_another(
             ["cudaMemsetAsync", "4 more bytes"],
         ),
         ("histogram_i32x4_grid_stride", "(counts, 0, bins *", "(counts, 0, n *", ["about bins elements of 4 bytes"]),
+    ],
+)
+@pytest.mark.usefixtures("compiled_together")
+def test_what_the_launcher_sets_is_named(name: str, right: str, by: str, facts: list[str], tmp_path: Path) -> None:
+    kinds = {"scan_lookback_i32": Kind.UNINITIALISED}
+    verdict, _ = wrong(name, right, by, tmp_path, kinds.get(name, Kind.WRONG_ANSWER), TOGETHER)
+    assert has(of_repair(verdict), *facts)
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "by", "facts"),
+    [
+        ("scale_f32", "(x, y, n, a);", "(x, y, a, n);", ["argument 3", "is n", "argument 4", "is a"]),
+        ("rms_norm_f32_held", "<<<rows, warps * WARP_SIZE", "<<<rows, warps", ["block", "32 times as many threads"]),
         ("rope_f32x4_pack", "std::log2(static_cast", "std::log(static_cast", ["log2_step", "times log2(e)"]),
     ],
 )
-def test_what_the_launcher_gives_is_named(name: str, right: str, by: str, facts: list[str], tmp_path: Path) -> None:
+def test_what_the_launcher_gives_a_kernel_is_named(
+    name: str, right: str, by: str, facts: list[str], tmp_path: Path
+) -> None:
     kinds = {"scale_f32": Kind.OUT_OF_BOUNDS, "rms_norm_f32_held": Kind.UNINITIALISED}
-    kinds["scan_lookback_i32"] = Kind.UNINITIALISED
     verdict, _ = wrong(name, right, by, tmp_path, kinds.get(name, Kind.WRONG_ANSWER))
     assert has(of_repair(verdict), *facts)
 
@@ -562,8 +600,10 @@ def test_more_blocks_are_not_named_where_the_kernel_leaves_elements_out(tmp_path
     assert "grid" not in of_repair(verdict)
 
 
-def test_a_number_of_a_tensor_map_is_named(tmp_path: Path) -> None:
-    verdict, line = wrong("tma_transpose_f32", "matrix_map(y, N, M,", "matrix_map(y, M, N,", tmp_path)
+@pytest.mark.parametrize(("name", "right", "by"), [("tma_transpose_f32", "matrix_map(y, N, M,", "matrix_map(y, M, N,")])
+@pytest.mark.usefixtures("compiled_together")
+def test_a_number_of_a_tensor_map_is_named(name: str, right: str, by: str, tmp_path: Path) -> None:
+    verdict, line = wrong(name, right, by, tmp_path, options=TOGETHER)
     assert has(of_repair(verdict), f"on line {line}", "rows and columns of y_map", "exchanged")
 
 
@@ -582,18 +622,39 @@ def test_types_of_parameters_are_known() -> None:
     assert parameter_types(PTX + struct) == [("u64", "u32", "u32"), ("b8", "f32")]
 
 
-def test_few_shapes_whose_grid_is_empty_name_no_other_grid(tmp_path: Path) -> None:
-    """Six cases fail. A grid that follows another size is right in all of them, by chance."""
-    right, by = "(blocks_n * SCALED - 1) / BLOCK_N + 1;", "blocks_n * SCALED / BLOCK_N;"
-    verdict, line = wrong("fp8_block_gemm", right, by, tmp_path, Kind.LAUNCH_FAILED)
+@pytest.mark.parametrize(
+    ("name", "right", "by"),
+    [("fp8_block_gemm", "(blocks_n * SCALED - 1) / BLOCK_N + 1;", "blocks_n * SCALED / BLOCK_N;")],
+)
+@pytest.mark.usefixtures("compiled_together")
+def test_few_shapes_whose_grid_is_empty_name_no_other_grid(name: str, right: str, by: str, tmp_path: Path) -> None:
+    """Six cases fail. A grid that follows another size is right in all of them, by chance. No kernel runs."""
+    verdict, line = wrong(name, right, by, tmp_path, Kind.LAUNCH_FAILED, TOGETHER)
     [index] = [clue.text for clue in verdict.clues if clue.about == "index"]
     assert has(index, "tiles_n", "= 0", f"line {line}") and not of_repair(verdict)
 
 
-def test_a_few_cases_prove_nothing(tmp_path: Path) -> None:
-    """All smaller cases pass, and the named ones are too large to try."""
-    right = "bin_of(cluster.block_rank(), slot)"
-    verdict, _ = wrong("cluster_histogram_i32", right, "bin_of(blockIdx.x, slot)", tmp_path)
+@pytest.mark.parametrize(
+    ("name", "right", "by", "most", "options"),
+    [
+        ("scan_block_kogge_i32", "if (tid >= offset)", "if (tid > offset)", repairs.FEWEST - 1, TOGETHER),
+        (
+            "upsample_nearest2d_backward_f32",
+            "first_o = (col * OW",
+            "first_o = (col * OH",
+            repairs.EDIT_CASES - 1,
+            ALONE,
+        ),
+    ],
+)
+def test_a_few_cases_prove_nothing(
+    name: str, right: str, by: str, most: int, options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a change nor an edit, which other tests see named where there is one case more."""
+    all_of = repairs._cases
+    monkeypatch.setattr(repairs, "_cases", lambda lab, failed: all_of(lab, failed)[:most])
+    monkeypatch.setattr(repairs, "_failing", lambda trial, cases: iter(()))
+    verdict, _ = wrong(name, right, by, tmp_path, options=options)
     assert of_repair(verdict) == ""
 
 

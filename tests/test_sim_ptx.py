@@ -403,6 +403,28 @@ def test_cut_anywhere_ptx_never_crashes(source: Path) -> None:
         outcome_of(source, whole[:end] + "%!{[,;" + whole[end + 3 :])
 
 
+# %r12 is of the first range and not of the second, %r04 of none. The %r4 of the inner scope is another one.
+RANGES = """
+    .reg .b32 %rv1, %r<13>, %r1<2>, %r04; .reg .b64 %rx, %ry, %ra; .reg .v2 .b32 %w<2>;
+    ld.param.u64 %rx, [px]; ld.param.u64 %ry, [py];
+    mov.u32 %r0, %tid.x; mad.wide.u32 %ra, %r0, 4, %ry;
+    ld.global.u32 %r4, [%rx]; mov.u32 %r04, 100; mov.u32 %r12, 1000;
+    { .reg .b32 %r<5>; mov.u32 %r4, 7; mov.u32 %r3, 8; }
+    mov.b32 %w1.x, %r4; add.u32 %rv1, %w1.x, %r04; add.u32 %rv1, %rv1, %r12;
+"""
+
+
+def test_registers_of_a_range(source: Path) -> None:
+    findings, values = outcome_of(source, HEADER + ENTRY + "{" + RANGES + STORE)
+    assert findings == () and values == [1140] * 32
+
+
+@pytest.mark.parametrize("name", ["%r5", "%r05", "%r", "%r1x", "%r99999999"])
+def test_a_register_beyond_its_range_is_not_declared(source: Path, name: str) -> None:
+    text = HEADER + ENTRY + "{\n.reg .b32 %r<5>;\nadd.u32 %r1, %r2, " + name + "; ret; }"
+    assert [finding.kind for finding in outcome_of(source, text)[0]] == ["unsupported"]
+
+
 def test_older_architecture(source: Path) -> None:
     outcome = run(open_device(source, arch="80"), "go", given("x", "i32", [40]), wanted("y", "i32", 32), 2)
     assert outcome.findings == () and unpack("i32", outcome.outputs["y"]) == [42] * 32

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from grader.devices import Call, Finding, Outcome, Undisclosed
 from grader.devices.launcher_rules import LauncherRules, regions
+from grader.devices.sim.arrays import shared_arrays
 from grader.devices.sim.engine import EngineError, engine_library
 from grader.devices.sim.library import (
     add_buffer,
@@ -48,6 +49,7 @@ class SimDevice:
         self._engine = load_engine(engine)
         self._arch, self._threads = arch.encode(), threads
         self._ptx = ""  # of a call, where it is not the kata's own
+        self._arrays = [*shared_arrays(source.read_text(errors="replace"))]  # of other code, too
         unreadable = self._load(ptx)
         self._kata = load_kata(library, source=source)
         self._rules = LauncherRules()
@@ -56,7 +58,7 @@ class SimDevice:
     def _load(self, ptx: Path) -> Finding | None:
         text = ptx.read_bytes().replace(b"\0", b" ")
         error = self._engine.sim_load(text, os.fsencode(self._source), self._arch, self._threads)
-        add_shapes(self._engine, self._source)
+        add_shapes(self._engine, self._arrays)
         if error is None:
             return None
         return Finding(

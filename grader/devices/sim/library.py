@@ -21,7 +21,7 @@ from grader.content.source_file import first_line_with, lines_with
 from grader.devices import CTYPES, Buffer, Call, DeviceError, Finding, pointer
 from grader.devices.counters import Birth, CallCounters, KernelCoverage, Launched, Writer
 from grader.devices.report_json import ReportError, decode
-from grader.devices.sim.arrays import shared_arrays
+from grader.devices.sim.arrays import SharedArray
 
 T = TypeVar("T")
 
@@ -88,9 +88,9 @@ def load_engine(path: Path) -> ctypes.CDLL:
     return engine
 
 
-def add_shapes(engine: ctypes.CDLL, source: Path) -> None:
+def add_shapes(engine: ctypes.CDLL, arrays: Sequence[SharedArray]) -> None:
     """Tell how the source declares its arrays in shared memory: PTX knows their bytes alone."""
-    for array in shared_arrays(source.read_text(errors="replace")):
+    for array in arrays:
         sizes = (ctypes.c_uint32 * len(array.sizes))(*(size or 0 for size in array.sizes))
         engine.sim_shape(array.name.encode(), array.itemsize or 0, len(array.sizes), sizes)
 

@@ -26,6 +26,21 @@ constexpr SpaceName SPACES[] = {
     {".local", Space::local},   {".param", Space::param},    {".reg", Space::reg},
 };
 
+// Whether a name is the prefix and a number below `count`.
+bool is_one_of(std::string_view name, std::string_view prefix, u64 count) {
+    constexpr size_t DIGITS = 7;  // of the largest count
+    if (name.size() <= prefix.size() || name.size() > prefix.size() + DIGITS) return false;
+    if (name.compare(0, prefix.size(), prefix) != 0) return false;
+    const std::string_view digits = name.substr(prefix.size());
+    if (digits[0] == '0' && digits.size() > 1) return false;
+    u64 number = 0;
+    for (const char digit : digits) {
+        if (digit < '0' || digit > '9') return false;
+        number = number * 10 + u64(digit - '0');
+    }
+    return number < count;
+}
+
 bool is_type(std::string_view word) {
     for (auto& type : TYPES)
         if (type.name == word) return true;
@@ -183,6 +198,7 @@ void Parser::declare_registers(const Declaration& d) {
     const u64 count = tokens_.integer();
     if (count > 1u << 20) reject(tokens_.peek(), "fewer registers");
     tokens_.expect(">");
+    if (d.width == 1) return scopes_.back().ranges.push_back({name, count, d.type});
     for (u64 i = 0; i < count; ++i) {
         declare_register(intern(std::string(name) + std::to_string(i)), d.type, d.width);
     }
@@ -191,8 +207,7 @@ void Parser::declare_registers(const Declaration& d) {
 // A vector is a register for each element, which is called .x or .r, .y or .g, .z or .b, .w or .a after it.
 void Parser::declare_register(std::string_view name, std::string_view type, u32 width) {
     if (width == 1) {
-        scopes_.back().registers[name] = s32(function_->registers.size());
-        function_->registers.push_back({name, type});
+        add_register(scopes_.back(), name, type);
         return;
     }
     Operand vector;
@@ -211,10 +226,20 @@ void Parser::declare_register(std::string_view name, std::string_view type, u32 
     vectors_.push_back(std::move(vector));
 }
 
-s32 Parser::find(std::string_view name, Names Scope::* names) const {
+s32 Parser::add_register(Scope& scope, std::string_view name, std::string_view type) {
+    const s32 index = s32(function_->registers.size());
+    scope.registers[name] = index;
+    function_->registers.push_back({name, type});
+    return index;
+}
+
+// Code that was compiled without optimisation has thousands in a range, of which a change of it may use a few.
+s32 Parser::find_register(std::string_view name) {
     for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-        const auto found = ((*scope).*names).find(name);
-        if (found != ((*scope).*names).end()) return found->second;
+        const auto found = scope->registers.find(name);
+        if (found != scope->registers.end()) return found->second;
+        for (auto range = scope->ranges.rbegin(); range != scope->ranges.rend(); ++range)
+            if (is_one_of(name, range->prefix, range->count)) return add_register(*scope, name, range->type);
     }
     return -1;
 }

@@ -11,7 +11,7 @@ void Parser::instruction() {
     if (tokens_.accept("@")) {
         in.guard_negated = tokens_.accept("!");
         const std::string_view name = tokens_.word("a predicate register");
-        in.guard = find(name, &Scope::registers);
+        in.guard = find_register(name);
         if (in.guard < 0) reject(tokens_.last(), "a declared predicate register");
     }
     in.opcode = tokens_.word("an instruction");
@@ -61,7 +61,7 @@ Operand Parser::name() {
     Operand value;
     value.name = tokens_.take().text;
     if (value.name == "_") return value;
-    value.index = find(value.name, &Scope::registers);
+    value.index = find_register(value.name);
     if (value.index == -1) select_part(value);
     if (value.index <= FIRST_VECTOR) return vectors_[size_t(FIRST_VECTOR - value.index)];
     if (value.index >= 0) {
@@ -80,10 +80,10 @@ Operand Parser::name() {
 }
 
 // %r.b1 is a part of %r, where there is no register of the whole name.
-void Parser::select_part(Operand& value) const {
+void Parser::select_part(Operand& value) {
     const size_t dot = value.name.rfind('.');
     if (dot == std::string_view::npos) return;
-    const s32 whole = find(value.name.substr(0, dot), &Scope::registers);
+    const s32 whole = find_register(value.name.substr(0, dot));
     if (whole < 0) return;
     value.index = whole;
     value.part = value.name.substr(dot + 1);

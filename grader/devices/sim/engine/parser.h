@@ -24,13 +24,19 @@ class Parser {
  public:
     explicit Parser(Module& module) : module_(module), tokens_(module.text) {}
     void run();
-    std::vector<std::unique_ptr<std::string>> interned;  // names that the text does not spell out, as those of "%r<5>"
+    std::vector<std::unique_ptr<std::string>> interned;  // names that the text does not spell out
 
  private:
     using Names = std::unordered_map<std::string_view, s32>;
     using Texts = std::unordered_map<std::string_view, std::string_view>;
+    struct Range {  // the registers of "%r<5>", each of which is declared where the text first has it
+        std::string_view prefix;
+        u64 count;
+        std::string_view type;
+    };
     struct Scope {
         Names registers, variables;
+        std::vector<Range> ranges;
         Texts globals;  // what .global and .const variables that the scope declares are called in the module
         std::unordered_map<std::string_view, u32> labels;  // -> index into the function's body
         std::unordered_map<std::string_view, std::vector<std::string_view>> tables;  // .branchtargets
@@ -70,7 +76,8 @@ class Parser {
     void declare_in_module(Variable v);
     void declare_registers(const Declaration& d);
     void declare_register(std::string_view name, std::string_view type, u32 width);
-    s32 find(std::string_view name, Names Scope::* names) const;
+    s32 add_register(Scope& scope, std::string_view name, std::string_view type);
+    s32 find_register(std::string_view name);
     void find_variable(Operand& symbol) const;
 
     // ---- functions
@@ -105,7 +112,7 @@ class Parser {
     Operand simple_operand();
     Operand literal();
     Operand name();
-    void select_part(Operand& value) const;
+    void select_part(Operand& value);
     Operand group(std::string_view open, std::string_view close, OperandKind kind);
     Operand address();
 

@@ -103,7 +103,7 @@ struct Module {
     std::unordered_map<std::string_view, u32> variable_index;
     std::vector<Function> functions;
     std::unordered_map<std::string_view, u32> function_index;
-    std::vector<std::unique_ptr<std::string>> interned;  // of "%r<5>", which the text does not spell out
+    std::vector<std::unique_ptr<std::string>> interned;  // names that the text does not spell out
 };
 
 u32 type_bytes(std::string_view type);  // ".f32" -> 4; 0 for .pred and unknown types
