@@ -1,7 +1,9 @@
 """nvcc with a memory, for tests that are not about what nvcc makes: python remembered.py STORE KEY nvcc ... kata.cu
 
 The file is preprocessed as always, for the device and for the host. What the compilers make of the two texts follows
-from these and from the commands: where the store has it for the same, it is copied from there. nvcc does everything
+from these and from the commands: where the store has it for the same, it is copied from there. The same are two texts
+whose lines of code are the same, and stand in the same places; where else a file without code was read is no matter.
+Nothing is kept that has a warning, which may say so, or of which the assembler may read a file. nvcc does everything
 that is not known here, and all that fails.
 """
 
@@ -25,7 +27,7 @@ import halves
 # What makes the host's assembler read a file that stands in no preprocessed text; adjacent literals are one.
 _READS = (b"incbin", b".include", b".macro", b".irp", b".rept", b".altmacro")
 _BETWEEN_LITERALS = re.compile(rb'(?<!\\)"\s*(?:#[^\n]*\n\s*)*"')
-_SAID = "said"
+_MARKER = re.compile(rb'# (\d+) ("[^"\n]*")([ \d]*)$')  # a line of a file; 3: of the system's
 
 
 def main(store: Path, about: str, command: list[str]) -> bytes | None:
@@ -40,21 +42,20 @@ def main(store: Path, about: str, command: list[str]) -> bytes | None:
     if any(before) or None in before:  # a warning may be of either half
         return None
     joined = _BETWEEN_LITERALS.sub(b"", Path(f"{name}.cpp4.ii").read_bytes())
-    if any(word in joined for word in _READS):
-        return None
+    may_read = any(word in joined for word in _READS)
     place = store / _key(about, work, name)
-    if place.is_dir():
+    if place.is_dir() and not may_read:
         for file in place.iterdir():
             shutil.copy(file, file.name)
-        said = Path(_SAID).read_bytes()
-        os.unlink(_SAID)
+        said = b""
     else:
         there = set(os.listdir())
         rest = halves.side_by_side(replace(work, device=work.device[1:], host=work.host[1:]), name)
         if rest is None:
             return None
         said = rest
-        _remember(place, set(os.listdir()) - there, said)
+        if not said and not may_read:
+            _remember(place, set(os.listdir()) - there)
     halves._join_dependencies(name)
     return said
 
@@ -65,17 +66,34 @@ def _key(about: str, work: halves.Plan, name: str) -> str:
     for command in (*work.device, *work.host, work.compiler, *work.join):
         digest.update(os.fsencode(command).replace(here, b"") + b"\0")
     for text in ("cpp1.ii", "cpp4.ii"):
-        digest.update(Path(f"{name}.{text}").read_bytes().replace(here, b"") + b"\0")
+        digest.update(_code(Path(f"{name}.{text}").read_bytes().replace(here, b"")) + b"\0")
     return digest.hexdigest()
 
 
-def _remember(place: Path, made: set[str], said: bytes) -> None:
+def _code(text: bytes) -> bytes:
+    """The lines with code of a preprocessed text, with the file and the line that each stands in, if these are not
+    those after the line before."""
+    found: list[bytes] = []
+    file, line, next_place = b"", 1, (b"", 0)
+    for words in text.split(b"\n"):
+        if marker := _MARKER.match(words):
+            line, file = int(marker[1]), marker[2] + b" 3" * (b"3" in marker[3])
+            continue
+        if words.strip():
+            if (file, line) != next_place:
+                found.append(b"# %d %s" % (line, file))
+            found.append(words)
+            next_place = (file, line + 1)
+        line += 1
+    return b"\n".join(found)
+
+
+def _remember(place: Path, made: set[str]) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     stage = Path(tempfile.mkdtemp(dir=place.parent, prefix="staged-"))
     for file in made:
         if not file.endswith((".ii", ".d")):
             shutil.copy(file, stage)
-    (stage / _SAID).write_bytes(said)
     try:
         stage.rename(place)
     except OSError:  # another has been quicker

@@ -21,6 +21,7 @@ from grader import grade as pipeline
 from grader import pytest_plugin
 from grader.commands import grade as command
 from grader.content.catalog import load_catalog
+from grader.grade import Options, prepare
 from grader.maintain.kata_builds import is_refused
 from grader.verdict import Kind
 
@@ -68,7 +69,7 @@ refused = os.environ["REFUSED"].split()  # katas whose files have no build
 
 def grade(kata, options, *, source=None, tell=None):
     place = Path(os.environ["KEPT"], kata.name)
-    if not place.exists():  # the builds are those of test_wrong_kernels.py
+    if not place.exists():  # the builds are those of `compiled`, and of test_wrong_kernels.py
         asked = replace(options, together=kata.name not in refused)
         place.write_bytes(pickle.dumps(real(kata, asked, source=source, tell=tell)))
     return pickle.loads(place.read_bytes())
@@ -186,11 +187,22 @@ def stories(said: str, names: list[str]) -> dict[str, str]:
     return {re.split(r":|  ", part)[0]: re.sub(r"\n\d+ of \d+ passed$", "", part).strip() for part in parts}
 
 
+@pytest.fixture(scope="module")
+def compiled() -> None:
+    """All that is graded below, many files in one run of nvcc."""
+    files = [(file.kata, file.path) for taken in rounds() for file in taken.values() if not is_refused(file)]
+    files += [(KATAS[name], KATAS[name].solution_path) for name in OTHERS[:1]]
+    prepare(files, Options(device="sim", together=True))
+
+
+OTHERS = ("relu_f32", "relu_f16", "relu_f32x4")  # of which one is solved and one untouched
+
+
 @pytest.mark.parametrize("wrong", rounds(), ids=lambda taken: "+".join(taken))
-def test_verdicts_are_shown_alike(wrong: dict[str, WrongKernel], tmp_path: Path) -> None:
+def test_verdicts_are_shown_alike(wrong: dict[str, WrongKernel], compiled: None, tmp_path: Path) -> None:
     clone = make_clone(tmp_path)
     katas = load_catalog(clone).katas
-    solved, untouched = [name for name in ("relu_f32", "relu_f16", "relu_f32x4") if name not in wrong][:2]
+    solved, untouched = [name for name in OTHERS if name not in wrong][:2]
     katas[solved].skeleton_path.write_bytes(katas[solved].solution_path.read_bytes())
     for name, file in wrong.items():
         katas[name].skeleton_path.write_bytes(file.path.read_bytes())

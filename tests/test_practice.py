@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
@@ -26,6 +27,7 @@ from grader.judge.cards import CARDS, LIMITS, blocks_per_sm
 from grader.learner import progress
 from grader.maintain import wrong_kernel
 from grader.maintain.kata_builds import as_solution
+from grader.output import speeds
 from grader.pages import practice
 from grader.practice import estimates, faster, hunts, quantity
 from grader.practice.estimates import BY_NAME, EstimateError
@@ -388,7 +390,8 @@ def test_counters_that_were_derived_by_hand_agree(name: str, compiled: None, mon
     assert instructions is None or estimates.is_right(BY_NAME["instructions"], instructions, of.right("instructions"))
 
 
-def test_every_timed_kata_has_an_estimate_that_says_what_it_counts() -> None:
+def test_every_timed_kata_has_an_estimate_that_says_what_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speeds, "read", functools.cache(speeds.read))  # once for all
     timed = [kata for kata in CATALOG.katas.values() if kata.speed is not None]
     for kata in timed:
         of = estimates.estimate(CATALOG, kata, "H200")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import compiler
 import pytest
+import remembered
 
 from grader.compile.build import Build, CompileFailure, Request, Target, build, exported_names
 from grader.compile.toolchain import find_toolchain
@@ -18,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KATA = load_catalog(ROOT).katas["relu_f32"]
 TEXT = KATA.solution_path.read_text()
 COMPARES = "< 0.0f"
+FIRST_LINE = TEXT.partition("\n")[0]  # a comment
 
 
 def request_for(source: Path) -> Request:
@@ -55,7 +57,8 @@ def code(built: Build | CompileFailure) -> list[str]:
 def test_each_text_is_compiled_once(compiled, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     real = build(request_for(KATA.solution_path), find_toolchain())
     first, ran = compiled(TEXT)
-    again, ran_again = compiled(TEXT + "// another remark\n")
+    (tmp_path / "mine" / "empty.h").write_text("// no code\n")
+    again, ran_again = compiled(TEXT.replace(FIRST_LINE, '#include "empty.h"') + "// another remark\n")
     other, ran_for_other = compiled(TEXT.replace(COMPARES, COMPARES.replace("<", ">")))
     assert (ran, ran_again, ran_for_other) == (True, False, True)
     assert first.folder != again.folder and code(real) == code(first) == code(again) != code(other)
@@ -67,6 +70,22 @@ def test_each_text_is_compiled_once(compiled, tmp_path: Path) -> None:  # type: 
         header.write_text(f"#define LESS {sign}\n")
         built, ran = compiled(text)
         assert isinstance(built, Build) and ran is is_new
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (b'# 1 "a.h" 1\n\n# 2 "k" 2\nint i;', b'# 1 "k"\n\nint i;\n\n', True),
+        (b'# 1 "k"\nint i;\nint j;', b'# 1 "k"\nint i;\n# 2 "k"\nint j;', True),
+        (b'# 1 "k"\nint i;\nint j;', b'# 1 "k"\nint i;\n\nint j;', False),
+        (b'# 1 "k"\nint i;', b'# 2 "k"\nint i;', False),
+        (b'# 1 "k"\nint i;', b'# 1 "a.h" 1\nint i;', False),
+        (b'# 1 "a.h" 1\nint i;', b'# 1 "a.h" 1 3\nint i;', False),
+        (b'# 1 "k"\nint i;', b'# 1 "k"\nint  i;', False),
+    ],
+)
+def test_the_same_code_in_the_same_place_is_the_same_text(one: bytes, other: bytes, same: bool) -> None:
+    assert (remembered._code(one) == remembered._code(other)) is same
 
 
 def test_a_file_of_the_assembler_and_an_error_are_nvccs(compiled, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -24,7 +24,7 @@ from grader.devices.sim import engine_library
 from grader.grade import Options, grade
 from grader.output.verdict_text import explanation
 from grader.storage.cache import cache_folder
-from grader.verdict import Kind
+from grader.verdict import Grade, Kind
 
 pytestmark = [passed_before.REPOSITORY, pytest.mark.usefixtures("forked_children")]
 
@@ -33,9 +33,6 @@ KATAS = load_catalog(ROOT).katas
 TARGETS = (Target("sim", "sm_80"), Target("sim", "sm_90a"))
 # All include kata.cuh, cuda_fp16.h and cstdint; kernels, templates, functions and shared memory, inline assembly.
 ALIKE = ("hgemv_k16_f16x8_pack", "hgemm_mma_m16n8k16_naive")
-
-
-WMMA = ("hgemm_wmma_m16n16k16_naive", "hgemm_wmma_m16n16k16_mma4x2")
 # With tensor maps of the driver's; the second and third have shared memory without a size, the third clusters.
 # Files with other includes each.
 UNLIKE = ("relu_f32", "hgemv_k16_f16x8_pack", "hgemm_wmma_m16n16k16_naive")
@@ -65,10 +62,10 @@ def changed(name: str, folder: Path, was: str, becomes: str) -> Path:
     return source
 
 
-def built(requests: Sequence[Request], *, runs: int) -> list[Build | CompileFailure]:
-    """Build them, with this many runs of nvcc."""
+def built(requests: Sequence[Request], *, runs: int, jobs: int = 2) -> list[Build | CompileFailure]:
+    """Build them, with this many runs of nvcc, so many at a time."""
     said: list[str] = []
-    made = build_all(requests, find_toolchain(), tell=said.append)
+    made = build_all(requests, find_toolchain(), jobs=jobs, tell=said.append)
     assert len(said) == runs, said
     return made
 
@@ -90,13 +87,13 @@ def code(ptx: Path) -> list[str]:
 
 @pytest.mark.usefixtures("empty_cache")
 @pytest.mark.parametrize(
-    ("names", "targets", "runs"), [(ALIKE, TARGETS, 2), (UNLIKE, TARGETS[:1], 2), (HOPPER, TARGETS[1:], 2)]
+    ("names", "targets", "jobs"), [(ALIKE, TARGETS, 2), (UNLIKE, TARGETS[:1], 1), (HOPPER, TARGETS[1:], 1)]
 )
-def test_each_gets_the_code_that_it_gets_alone(names: Sequence[str], targets: Sequence[Target], runs: int) -> None:
+def test_each_gets_the_code_that_it_gets_alone(names: Sequence[str], targets: Sequence[Target], jobs: int) -> None:
     """From as many runs of nvcc as the machine is asked to do side by side; for an older card whatever they include,
     with the library for the newest card where that is made too."""
     requests = [strict(request_for(name, target=target)) for name in names for target in targets]
-    together = built(requests, runs=runs)
+    together = built(requests, runs=jobs, jobs=jobs)
     alone = build_all([replace(request, together=False) for request in requests], find_toolchain())
     for one, other in zip(together, alone, strict=True):
         assert isinstance(one, Build) and isinstance(other, Build)
@@ -123,10 +120,11 @@ def test_a_name_of_the_global_namespace_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("empty_cache")
 def test_includes_of_one_file_are_not_there_for_another(tmp_path: Path) -> None:
-    poor = changed(WMMA[0], tmp_path, "#include <mma.h>", "")
-    requests = [strict(request_for(WMMA[0], poor)), strict(request_for(WMMA[1]))]
+    poor = changed("relu_f32", tmp_path, "if (idx < n) y", "if (idx < n && __half(1.0f) > __half(0.0f)) y")
+    rich = changed("relu_f32x4", tmp_path, '#include "kata.cuh"', '#include "kata.cuh"\n#include <cuda_fp16.h>')
+    requests = [strict(request_for("relu_f32", poor)), strict(request_for("relu_f32x4", rich))]
     first, second = build_all(requests, find_toolchain(), jobs=1)
-    assert isinstance(first, CompileFailure) and first.line is not None
+    assert isinstance(first, CompileFailure) and "__half" in first.message and first.line is not None
     assert isinstance(second, Build)
 
 
@@ -211,19 +209,6 @@ def test_too_much_shared_memory_is_told_as_if_alone(tmp_path: Path) -> None:
     good, failure = build_all([request_for("relu_f32x4"), request_for("relu_f32", large)], find_toolchain(), jobs=1)
     assert isinstance(good, Build) and isinstance(failure, CompileFailure)
     assert "399996 bytes" in failure.message and "unit_" not in failure.message and failure.line is not None
-
-
-def test_findings_and_prints_have_the_names_that_they_have_alone(tmp_path: Path) -> None:
-    wild = changed("relu_f32", tmp_path, "if (idx < n) y", "assert(idx < n); y")
-    wild.write_text(wild.read_text().replace('#include "kata.cuh"', '#include "kata.cuh"\n#include <cassert>'))
-    told = changed("relu_f32x4", tmp_path, "if (n - idx < VEC)", 'if (n - idx < VEC && printf("%s\\n", __func__))')
-    told.write_text(told.read_text().replace('#include "kata.cuh"', '#include "kata.cuh"\n#include <cstdio>'))
-    for name, source in (("relu_f32", wild), ("relu_f32x4", told)):
-        options = Options(device="sim", last_failure=False, diagnose=False)
-        alone = grade(KATAS[name], options, source=source)
-        together = grade(KATAS[name], replace(options, together=True), source=source)
-        assert explanation(together) == explanation(alone) and together.verdict.printed == alone.verdict.printed
-        assert (source == told) == ("relu_f32x4_kernel" in alone.verdict.printed)
 
 
 @pytest.mark.parametrize(
@@ -472,14 +457,38 @@ def kernels_beside(folder: Path, edits: Sequence[tuple[str, str]]) -> list[Path]
     return sources
 
 
+def use_the_usual_engine(patch: pytest.MonkeyPatch) -> None:
+    """The simulator of the usual cache, for grades with another one: before that is set. They try no repairs in PTX
+    that is close to the source: there is none of a file of a unit."""
+    patch.setattr(pipeline, "source_like_ptx", lambda *_: None)
+    patch.setattr(pipeline, "edited_ptx", lambda *_: None)
+    library = engine_library(cache_folder())
+    patch.setattr(pipeline, "engine_library", lambda folder, **_: library)
+
+
 @pytest.fixture
 def usual_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The simulator of the usual cache, for grades with another one: before ``empty_cache``. They try no repairs in PTX
-    that is close to the source: there is none of a file of a unit."""
-    monkeypatch.setattr(pipeline, "source_like_ptx", lambda *_: None)
-    monkeypatch.setattr(pipeline, "edited_ptx", lambda *_: None)
-    library = engine_library(cache_folder())
-    monkeypatch.setattr(pipeline, "engine_library", lambda folder, **_: library)
+    use_the_usual_engine(monkeypatch)
+
+
+AS_A_LEARNER = Options(device="sim", last_failure=False)
+
+
+@pytest.fixture(scope="module")
+def graded_alone(tmp_path_factory: pytest.TempPathFactory, forked_children: None) -> dict[Path, Grade]:
+    """The files of BESIDE, each compiled alone."""
+    folder = tmp_path_factory.mktemp("alone")
+    sources = kernels_beside(folder, list(BESIDE.values()))
+    with pytest.MonkeyPatch.context() as patch:
+        use_the_usual_engine(patch)
+        patch.setenv("KATA_CACHE", str(folder / "cache"))
+        return {source: grade(KATAS["relu_f32"], AS_A_LEARNER, source=source) for source in sources}
+
+
+def assert_graded_as(alone: Grade, source: Path) -> None:
+    """The same is said of a file that shares a run of nvcc."""
+    shared = grade(KATAS["relu_f32"], replace(AS_A_LEARNER, together=True), source=source)
+    assert explanation(shared) == explanation(alone) and shared.verdict.printed == alone.verdict.printed
 
 
 @pytest.fixture
@@ -488,23 +497,21 @@ def one_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("usual_engine", "empty_cache", "one_is_enough")
-def test_files_with_one_launcher_share_its_library_and_have_the_verdicts_that_they_have_alone(tmp_path: Path) -> None:
+def test_files_with_one_launcher_share_its_library_and_have_the_verdicts_that_they_have_alone(
+    graded_alone: dict[Path, Grade],
+) -> None:
     """Two runs of nvcc: the whole first file, and the kernels of all others."""
-    sources = kernels_beside(tmp_path, list(BESIDE.values()))
-    requests = [request_for("relu_f32", source) for source in sources]
+    requests = [request_for("relu_f32", source) for source in graded_alone]
     first, *others = built([strict(requests[0]), *requests[1:]], runs=2)
     assert isinstance(first, Build)
-    options = Options(device="sim", last_failure=False)
     told = set()
-    for source, one in zip(sources[1:], others, strict=True):
+    for (source, alone), one in zip(list(graded_alone.items())[1:], others, strict=True):
         assert isinstance(one, Build) and one.tag == first.tag and one.source.read_bytes() == source.read_bytes()
         assert one.library.read_bytes() == first.library.read_bytes()
-        alone = grade(KATAS["relu_f32"], options, source=source)
-        shared = grade(KATAS["relu_f32"], replace(options, together=True), source=source)
-        assert explanation(shared) == explanation(alone) and shared.verdict.printed == alone.verdict.printed
+        assert_graded_as(alone, source)
         told.add(explanation(alone))
     assert len(told) == len(others)
-    assert "relu_f32_kernel" in shared.verdict.printed
+    assert "relu_f32_kernel" in alone.verdict.printed
 
 
 @pytest.mark.usefixtures("usual_engine", "empty_cache", "one_is_enough")
@@ -517,7 +524,7 @@ def test_a_view_that_leaves_out_too_much_is_noticed(tmp_path: Path, monkeypatch:
     first, launched, named = build_all([request_for("relu_f32", source) for source in sources], find_toolchain())
     assert isinstance(first, Build) and isinstance(launched, Build) and isinstance(named, Build)
     assert launched.tag == first.tag and not named.tag
-    options = Options(device="sim", last_failure=False)
+    options = replace(AS_A_LEARNER, smallest=False)
     alone = grade(KATAS["relu_f32"], options, source=sources[1])
     shared = grade(KATAS["relu_f32"], replace(options, together=True), source=sources[1])
     assert explanation(shared) != explanation(alone)
@@ -578,8 +585,12 @@ def test_a_library_that_is_not_made_is_made_of_the_next_file(tmp_path: Path) -> 
     assert isinstance(wrong, Build) and isinstance(race, Build) and wrong.tag == race.tag != ""
 
 
-@pytest.mark.usefixtures("empty_cache")
-def test_a_few_files_with_one_launcher_are_compiled_as_a_whole(tmp_path: Path) -> None:
-    sources = kernels_beside(tmp_path, list(BESIDE.values()))
-    made = built([request_for("relu_f32", source) for source in sources], runs=2)
-    assert len({one.tag for one in made if isinstance(one, Build)}) == len(sources)
+@pytest.mark.usefixtures("usual_engine", "empty_cache")
+def test_a_few_files_with_one_launcher_are_compiled_as_a_whole(graded_alone: dict[Path, Grade]) -> None:
+    """What is found in these, and what they print, has the names that it has alone."""
+    made = built([request_for("relu_f32", source) for source in graded_alone], runs=2)
+    assert len({one.tag for one in made if isinstance(one, Build)}) == len(graded_alone)
+    for beside in ("an assertion", "a text"):
+        source, alone = list(graded_alone.items())[1 + list(BESIDE).index(beside)]
+        assert_graded_as(alone, source)
+        assert (beside == "a text") == ("relu_f32_kernel" in alone.verdict.printed)
