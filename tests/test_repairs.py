@@ -452,17 +452,25 @@ def test_a_change_that_is_right_for_some_values_alone_is_not_named(tmp_path: Pat
     assert of_repair(verdict) == ""
 
 
-def test_a_usual_mistake_must_be_that_of_larger_cases_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "right", "by"), [("index_add_few_f32", "first + lane_id < n &&", "first + lane_id < n - 1 &&")]
+)
+@pytest.mark.usefixtures("compiled_together")
+def test_a_usual_mistake_must_be_that_of_larger_cases_too(name: str, right: str, by: str, tmp_path: Path) -> None:
     """With one index, to leave out the last is to add nothing; with more it is not."""
-    verdict, line = wrong("index_add_few_f32", "first + lane_id < n &&", "first + lane_id < n - 1 &&", tmp_path)
+    verdict, line = wrong(name, right, by, tmp_path, options=TOGETHER)
     assert not [clue for clue in verdict.clues if clue.about == "formula"]
     assert has(of_repair(verdict), f"on line {line}", "`<` is `<=`")
 
 
-def test_the_second_of_two_sums_on_a_line_changes_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "right", "by"),
+    [("rope_f32", "make_float2(x.x * cosine - x.y * sine,", "make_float2(x.x * cosine + x.y * sine,")],
+)
+@pytest.mark.usefixtures("compiled_together")
+def test_the_second_of_two_sums_on_a_line_changes_alone(name: str, right: str, by: str, tmp_path: Path) -> None:
     """The compiler repeats the line for eight rows, and each has a difference and a sum."""
-    right = "make_float2(x.x * cosine - x.y * sine,"
-    verdict, line = wrong("rope_f32", right, "make_float2(x.x * cosine + x.y * sine,", tmp_path)
+    verdict, line = wrong(name, right, by, tmp_path, options=TOGETHER)
     assert has(of_repair(verdict), f"on line {line}", "its product is subtracted")
 
 
@@ -501,10 +509,11 @@ def test_the_line_is_named_by_code_close_to_the_source(
         ),
     ],
 )
+@pytest.mark.usefixtures("compiled_together")
 def test_the_line_at_fault_is_named_where_a_finding_has_another(
     name: str, right: str, by: str, kind: Kind, facts: list[str], tmp_path: Path
 ) -> None:
-    verdict, line = wrong(name, right, by, tmp_path, kind)
+    verdict, line = wrong(name, right, by, tmp_path, kind, TOGETHER)
     said = of_repair(verdict)
     assert has(said, *facts)
     assert 0 <= int(re.findall(r"on line (\d+)", said)[0]) - line <= 2
@@ -568,13 +577,6 @@ def test_what_the_launcher_gives_a_kernel_is_named(
         ),
         ("quant_int8_token_bf16", "F = 127.0f", "F = 128.0f", Kind.WRONG_ANSWER, ["`INT8_MAX_F` is 127"]),
         ("swish_f16x8_pack", "swish(x2.y));", "swish(x2.x));", Kind.WRONG_ANSWER, ["element that it reads is another"]),
-        (
-            "scale_f32",
-            "blockIdx.x * blockDim.x + threadIdx.x",
-            "threadIdx.x * blockDim.x + blockIdx.x",
-            Kind.WRONG_ANSWER,
-            ["threadIdx.x and blockIdx.x are exchanged"],
-        ),
         ("hardswish_f32x4", "(1.0f / 6.0f)", "(1 / 6)", Kind.WRONG_ANSWER, ["`1 / 6`", "whole numbers", "0"]),
         (
             "upsample_nearest2d_backward_f32",
@@ -583,13 +585,33 @@ def test_what_the_launcher_gives_a_kernel_is_named(
             Kind.WRONG_ANSWER,
             ["its quotient is rounded up, and on line"],
         ),
-        ("warp_reduce_sum_f32", "FULL_MASK = 0xffffffff", "FULL_MASK = 0xffff", Kind.DEADLOCK, ["all 32 lanes"]),
     ],
 )
 def test_what_is_missing_or_stands_elsewhere_is_named(
     name: str, right: str, by: str, kind: Kind, facts: list[str], tmp_path: Path
 ) -> None:
     verdict, _ = wrong(name, right, by, tmp_path, kind)
+    assert has(of_repair(verdict), *facts)
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "by", "kind", "facts"),
+    [
+        (
+            "scale_f32",
+            "blockIdx.x * blockDim.x + threadIdx.x",
+            "threadIdx.x * blockDim.x + blockIdx.x",
+            Kind.WRONG_ANSWER,
+            ["threadIdx.x and blockIdx.x are exchanged"],
+        ),
+        ("warp_reduce_sum_f32", "FULL_MASK = 0xffffffff", "FULL_MASK = 0xffff", Kind.DEADLOCK, ["all 32 lanes"]),
+    ],
+)
+@pytest.mark.usefixtures("compiled_together")
+def test_what_threads_are_numbered_and_masked_by_is_named(
+    name: str, right: str, by: str, kind: Kind, facts: list[str], tmp_path: Path
+) -> None:
+    verdict, _ = wrong(name, right, by, tmp_path, kind, TOGETHER)
     assert has(of_repair(verdict), *facts)
 
 
