@@ -2,7 +2,7 @@
 
 The file is preprocessed as always, for the device and for the host. What the compilers make of the two texts follows
 from these and from the commands: where the store has it for the same, it is copied from there. The same are two texts
-whose lines of code are the same, and stand in the same places; where else a file without code was read is no matter.
+whose lines of code are the same and stand in the same places. It does not matter where a file without code is read.
 Nothing is kept that has a warning, which may say so, or of which the assembler may read a file. nvcc does everything
 that is not known here, and all that fails.
 """

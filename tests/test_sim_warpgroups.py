@@ -97,7 +97,7 @@ def test_who_releases_a_stage_early_is_told_what_was_waited_for(device: SimDevic
 
 
 def test_a_product_that_comes_before_the_write_is_a_race(device: SimDevice, wrong_seeds: range) -> None:
-    """A warp that sleeps writes what the product has read: that is not called bytes that nobody writes."""
+    """A warp that sleeps writes what the product has read: these are not called bytes that no thread has written."""
     arguments = buffer("a", whole((64, 16))), buffer("b", whole((64, 16))), wanted("c", "f32", 64 * 64)
     for seed in wrong_seeds:
         [found] = run(device, "late_write", *arguments, seed=seed).findings

@@ -29,6 +29,7 @@ INPUTS_SHOWN = 2
 CLUES_SHOWN = 3
 CALLERS_SHOWN = 2  # of the functions that a line is inlined into, from the inside out
 LAUNCHES_SHOWN = 4
+# Clues that name a cause.
 NAMING = (
     "calls",
     "order",
@@ -41,7 +42,7 @@ NAMING = (
     "mbarrier",
     "copies",
     "first",
-)  # clues that name a cause
+)
 _ON_LINE = re.compile(r"\b(?:on|of|if|before|after) line (\d+)\b")
 _BEFORE_A_LAUNCH = (Kind.UNSUPPORTED, Kind.NOT_ALLOWED)
 
