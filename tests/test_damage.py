@@ -449,7 +449,6 @@ def small_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
     """An engine of three functions: builds it, and says how many sources were compiled."""
     sources = tmp_path / "sources"
     sources.mkdir()
-    (sources / engine.STANDARD).write_text("")
     for name in ("one", "two", "three"):
         (sources / f"{name}.cpp").write_text(
             f'extern "C" __attribute__((visibility("default"))) int {name}() {{ return 1; }}\n'

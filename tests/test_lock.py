@@ -198,7 +198,6 @@ def test_a_claim_is_one_processs_until_it_dies(tmp_path: Path) -> None:
 def test_the_simulator_is_built_by_one_process_for_all(tmp_path: Path) -> None:
     sources = tmp_path / "sources"
     sources.mkdir()
-    (sources / "standard.h").write_text("")
     (sources / "one.cpp").write_text("int one() { return 1; }\n")
     script = f"""
         import os

@@ -22,8 +22,8 @@ pytestmark = passed_before.REPOSITORY
 CATALOG = load_catalog(Path(__file__).resolve().parent.parent)
 
 
-def test_each_source_with_its_own_optimisation_is_there() -> None:
-    named = [name for names in engine.OTHER_OPTIMISATION.values() for name in names]
+def test_each_source_of_a_group_is_there_and_in_no_other() -> None:
+    named = [name for groups in engine.GROUPS.values() for names in groups for name in names]
     assert len(named) == len(set(named))
     assert set(named) <= {source.stem for source in engine.engine_sources()}
 

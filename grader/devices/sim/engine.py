@@ -16,6 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from grader.fault import Fault
@@ -32,8 +33,6 @@ FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fn
 NATIVE = "-march=native"
 # Known by its name to a library that needs it, and calling its own CUDA runtime whatever else the process has.
 LINK_FLAGS = ("-shared", f"-Wl,-soname,{LIBRARY}", "-Wl,-Bsymbolic")
-STANDARD = "standard.h"  # compiled in advance where at least FEW sources follow
-FEW = 6
 _ROOM = "Free some space, or set KATA_CACHE to a folder on another disk."
 _MEMORY = "Close other programs, then grade again."
 _NO_ROOM = {  # what g++ says on a machine that is full, and what helps
@@ -44,25 +43,28 @@ _NO_ROOM = {  # what g++ says on a machine that is full, and what helps
 }
 PATIENCE_S = 300.0  # with another process that builds the same
 OPTIMISATION = "-O2"
-OTHER_OPTIMISATION = {  # of sources by name: what runs once a launch, and what runs for every warp instruction
+# Sources that are compiled as one, so that g++ reads the C++ library, and makes what they need of it, once for all of
+# them. What runs once a launch is in a group of -O1, what runs for every warp instruction in one of -O3. A group shares
+# the names of its unnamed namespaces: two of the same do not compile. A source without a group is compiled by itself,
+# with OPTIMISATION.
+GROUPS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "-O1": (
-        *("api", "bases", "block", "builtins", "card", "counters", "coverage", "declarations", "decode", "device"),
-        *("finding", "graphs", "grid", "heap", "host_memory", "layout", "limits", "loaded_module"),
-        *(
-            "lower",
-            "operands",
-            "parse_instruction",
-            "parser",
-            "passing",
-            "rows",
-            "runtime",
-            "runtime_calls",
-            "standstill",
-            "streams",
-        ),
-        *("tokens", "transfers"),
+        ("api", "bases", "block", "builtins", "card", "coverage", "declarations", "heap", "runtime_calls", "tokens"),
+        ("counters", "decode", "device", "finding", "grid", "standstill"),
+        ("graphs", "host_memory", "layout", "limits", "loaded_module", "lower", "parse_instruction", "rows"),
+        ("operands", "parser", "passing", "runtime", "streams", "transfers"),
     ),
-    "-O3": ("access", "check_access", "floating", "integer", "mma", "product", "shared", "warp", "wgmma"),
+    "-O2": (
+        ("asynchronous", "atomic", "births", "calls", "carry", "clock", "cluster", "cluster_copy", "division"),
+        ("bulk_reduction", "collective", "compare", "control", "driver", "float8", "host_changes", "occupancy"),
+        ("convert", "float_convert", "rounding", "special", "wide_integer"),
+        ("copies", "dependent_launch", "global_shadow", "half", "lexer", "matrix", "move", "ordering"),
+        ("mbarrier", "mbarrier_notes", "memory", "operation", "packed_integer", "phases", "poison", "predicate"),
+        ("register_pool", "release_acquire", "tensor_copy", "tensor_map", "watch", "watched_rows"),
+        ("tensor_map_change", "video", "warpgroup"),
+        ("texture", "wmma"),
+    ),
+    "-O3": (("access", "check_access", "floating", "mma", "product"), ("integer", "shared", "warp", "wgmma")),
 }
 
 
@@ -94,7 +96,8 @@ def engine_library(
         say("building the simulator: about half a minute, once")
         made = stage / place.name
         made.mkdir()
-        places = {source: folder / "objects" / _digest(compiler_key, *headers, source) for source in sources}
+        units = _units(sources)
+        places = {unit: folder / "objects" / _digest(compiler_key, *headers, *unit.sources) for unit in units}
         objects = _compile([path, *flags], places, stage, jobs or os.cpu_count() or 1)
         _run([path, *flags, *LINK_FLAGS, *map(str, objects), "-o", str(made / LIBRARY)], LIBRARY, stage)
         [built] = entries.keep([Made(made, place)], Hashes())
@@ -136,7 +139,7 @@ def _flags(compiler: str) -> tuple[str, ...]:
 
 def _compiler_key(compiler: str, flags: Sequence[str]) -> str:
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
-    optimisation = f"{OPTIMISATION} {OTHER_OPTIMISATION}"
+    optimisation = f"{OPTIMISATION} {GROUPS}"
     return "\0".join((version, " ".join((*flags, *LINK_FLAGS)), optimisation, platform.machine(), _processor()))
 
 
@@ -159,8 +162,31 @@ def _digest_of_states(compiler_key: str, states: tuple[tuple[str, tuple[int, ...
     return _digest(compiler_key, *(Path(name) for name, _ in states))
 
 
-def _optimisation(source: Path) -> str:
-    return next((flag for flag, names in OTHER_OPTIMISATION.items() if source.stem in names), OPTIMISATION)
+@dataclass(frozen=True)
+class _Unit:
+    """Sources that become one object file."""
+
+    sources: tuple[Path, ...]
+    optimisation: str = OPTIMISATION
+
+    @property
+    def bytes(self) -> int:
+        return sum(source.stat().st_size for source in self.sources)
+
+    @property
+    def text(self) -> str:
+        return "".join(f'#include "{source}"\n' for source in self.sources)
+
+
+def _units(sources: Sequence[Path]) -> list[_Unit]:
+    """The sources in their groups, as far as they are there; then those without a group."""
+    named = {source.stem: source for source in sources}
+    units = [
+        _Unit(tuple(named.pop(name) for name in names if name in named), flag)
+        for flag, groups in GROUPS.items()
+        for names in groups
+    ]
+    return [unit for unit in units if unit.sources] + [_Unit((source,)) for source in named.values()]
 
 
 def _processor() -> str:
@@ -173,29 +199,26 @@ def _processor() -> str:
     return "\n".join(sorted({line for line in lines if line.startswith(wanted)}))
 
 
-def _compile(command: Sequence[str], places: Mapping[Path, Path], stage: Path, jobs: int) -> list[Path]:
-    """The object file of each source, at its place in the cache: a change in one source compiles that one again."""
+def _compile(command: Sequence[str], places: Mapping[_Unit, Path], stage: Path, jobs: int) -> list[Path]:
+    """The object file of each unit, at its place in the cache: a change in one source compiles its unit again."""
     hashes = Hashes()
-    kept = {source: entries.find(place, hashes) for source, place in places.items()}
+    kept = {unit: entries.find(place, hashes) for unit, place in places.items()}
     # The largest first: they take longest.
-    missing = sorted((source for source in kept if kept[source] is None), key=lambda source: -source.stat().st_size)
-    standard = stage / STANDARD
-    shutil.copy(SOURCES / STANDARD, standard)
-    if len(missing) >= FEW:
-        _run([*command, OPTIMISATION, "-x", "c++-header", str(standard), "-o", f"{standard}.gch"], STANDARD, stage)
+    missing = sorted((unit for unit in kept if kept[unit] is None), key=lambda unit: -unit.bytes)
 
-    def compile_one(source: Path) -> Path:
-        made = stage / source.stem
+    def compile_one(unit: _Unit) -> Path:
+        made = stage / places[unit].name
         made.mkdir()
-        flags = [_optimisation(source), "-include", str(standard), "-I", str(SOURCES)]
-        flags += ["-c", str(source), "-o", str(made / OBJECT)]
-        _run([*command, *flags], source.name, stage)
-        return entries.keep([Made(made, places[source])], Hashes())[0]
+        text = stage / f"{places[unit].name}.cpp"
+        text.write_text(unit.text)
+        flags = [unit.optimisation, "-I", str(SOURCES), "-c", str(text), "-o", str(made / OBJECT)]
+        _run([*command, *flags], f"the unit of {unit.sources[0].name}", stage)
+        return entries.keep([Made(made, places[unit])], Hashes())[0]
 
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        futures = {source: pool.submit(compile_one, source) for source in missing}
+        futures = {unit: pool.submit(compile_one, unit) for unit in missing}
         try:
-            kept |= {source: future.result() for source, future in futures.items()}
+            kept |= {unit: future.result() for unit, future in futures.items()}
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
