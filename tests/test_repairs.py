@@ -27,7 +27,7 @@ from grader.compile.changes import (
 )
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
 from grader.content.catalog import load_catalog
-from grader.content.functions import relatives_of
+from grader.content.functions import Code, relatives_of
 from grader.devices import Limits
 from grader.grade import Options, grade, prepare
 from grader.judge import repairs
@@ -276,6 +276,94 @@ def test_a_barrier_is_put_between_two_lines() -> None:
 def test_a_barrier_is_put_elsewhere() -> None:
     words = {change.words for change in moved_of(WHOLE, "kata.cu", {4, 5, 6})}
     assert {"the barrier of line 5 is left out", "the barrier of line 5 stands before line 4 instead"} <= words
+
+
+# As nvcc makes it without optimisation: a loop in a loop, and behind them a function that is inlined.
+NESTED = """
+.file 1 "/a/kata.cu"
+.visible .entry n(
+	.param .u64 n_param_0,
+	.param .u32 n_param_1
+)
+{
+	.loc 1 10 0
+	ld.param.u64 	%rd1, [n_param_0];
+	.loc 1 11 9
+	mov.u32 	%r9, 0;
+	bra.uni 	$L__BB0_1;
+$L__BB0_1:
+	.loc 1 12 9
+	st.shared.u32 	[%rd1], %r9;
+	.loc 1 13 9
+	bra.uni 	$L__BB0_2;
+$L__BB0_2:
+	setp.gt.s32 	%p1, %r8, 3;
+	@%p1 bra 	$L__BB0_3;
+	.loc 1 14 9
+	ld.shared.u32 	%r8, [%rd1+4];
+	.loc 1 13 30
+	bra.uni 	$L__BB0_2;
+$L__BB0_3:
+	.loc 1 11 30
+	add.s32 	%r9, %r9, 1;
+	setp.lt.s32 	%p2, %r9, 4;
+	@%p2 bra 	$L__BB0_1;
+	.loc 1 16 9
+	mov.u32 	%r5, %r8;
+	.loc 1 3 5, function_name $L__info_string0, inlined_at 1 17 9
+	st.global.u32 	[%rd1], %r5;
+	.loc 1 17 20
+	mov.u32 	%r6, %r5;
+	.loc 1 18 9
+	st.global.u32 	[%rd1], %r6;
+}
+"""
+
+
+def loops_around(ptx: str, within: set[int]) -> dict[str, int]:
+    """Where a barrier may be missing, and in how many loops that is."""
+    noun = "a `__syncthreads()` stands "
+    changes = missing_of(ptx, "kata.cu", within, [*within], "no barrier between")
+    return {each.words.removeprefix(noun): each.loops for each in changes if each.words.startswith(noun)}
+
+
+def test_a_barrier_at_the_end_of_a_loop_is_not_in_the_one_that_it_has_inside() -> None:
+    found = loops_around(NESTED, {*range(10, 19)})
+    assert found["after the loop of line 13, at the end of the loop of line 11"] == 1
+    assert (found["before line 14"], found["before line 13"], found["before line 16"]) == (2, 1, 0)
+    [end] = [
+        each for each in missing_of(NESTED, "kata.cu", {13}, [13], "no barrier") if "the loop of line 11" in each.words
+    ][:1]
+    assert ["".join(text.split()) for text in end.lines.values()] == ["bar.sync0;add.s32%r9,%r9,1;"]
+
+
+def test_a_barrier_is_put_before_the_call_of_an_inlined_function() -> None:
+    """Not once more where the line goes on behind the function."""
+    [change] = [
+        each
+        for each in missing_of(NESTED, "kata.cu", {17}, [17], "no barrier")
+        if "(" in each.words and "line 17" in each.words
+    ][:1]
+    assert change.words == "a `__syncthreads()` stands before line 17"
+    assert ["".join(text.split()) for text in change.lines.values()] == ["bar.sync0;st.global.u32[%rd1],%r5;"]
+
+
+def test_the_place_in_the_fewest_loops_is_preferred() -> None:
+    code = Code("void f() {\n1;\n2;\n3;\n}\nvoid g() {\n7;\n}\n")
+    first = Change(3, "a `__syncthreads()` stands before line 3", {}, loops=2)
+    others = [
+        Change(2, "a `__syncthreads()` stands before line 2", {}, loops=1),
+        Change(4, "a `__syncthreads()` stands before line 4", {}),
+        Change(7, "a `__syncthreads()` stands before line 7", {}),  # in another function
+        Change(2, "a `__syncwarp()` stands before line 2", {}),
+    ]
+    assert [each.line for each in repairs._further_out(first, [first, *others], code)] == [4, 2]
+
+
+def test_all_behind_a_line_is_executed_only_where_a_number_of_the_thread_is_small() -> None:
+    said = "line 6 and all behind it are executed only where what line 3 computes < parameter 2 of the kernel"
+    [change] = [each for each in guarded_of(WHOLE, "kata.cu", {6}, [6], {}) if each.words == said]
+    assert "setp.ge.s32 %other, %r2, %limit; @%other ret;" in "".join(change.lines.values())
 
 
 def test_a_line_gets_a_guard_and_what_it_sets_is_0_without() -> None:
@@ -637,6 +725,13 @@ def test_what_the_launcher_gives_a_kernel_is_named(
     ("name", "right", "by", "kind", "facts"),
     [
         ("reduce_shuffle_f32", "    __syncthreads();\n", "", Kind.RACE, ["`__syncthreads()`", "before line"]),
+        (  # in the loop before the one that is found, at its end
+            "reduce_unroll_last_warp_f32",
+            "        __syncthreads();\n    }\n    if (tid < WARP_SIZE)",
+            "    }\n    if (tid < WARP_SIZE)",
+            Kind.RACE,
+            ["`__syncthreads()`", "after line", "at the end of the loop of line"],
+        ),
         (
             "scan_block_brent_i32",
             "if (i < cols) sums_smem[padded(i)] += sums_smem[padded(i - offset)];\n    }\n    // END TODO(2)",

@@ -72,6 +72,7 @@ class Change:
     line: int
     words: str  # before a `#`
     lines: Mapping[int, str]
+    loops: int = 0  # around what it adds
 
     def applied(self, text: Sequence[str]) -> list[str]:
         changed = [*text]

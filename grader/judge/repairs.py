@@ -619,9 +619,21 @@ def _found_whole(
         changes.sort(key=lambda change: is_helper(source, change.line))
     changes += guarded_of(text, name, own, near, trial.constants)
     left, trial.seconds = trial.seconds, WHOLE_SECONDS
-    found = [*islice(_right_ones(trial, changes, cases), 1)]
+    found = [*islice(_right_ones(trial, changes, cases), 1)]  # a barrier is often right in several places
+    if found and found[0].loops:
+        further_out = [*_further_out(found[0], changes, Code(source))]
+        found = [*islice(_right_ones(trial, further_out, cases), 1)] or found
     trial.seconds = left - (WHOLE_SECONDS - trial.seconds) / 2  # more than half of it is rarely used
-    return found  # a barrier is often right in several places
+    return found
+
+
+def _further_out(first: Change, changes: Sequence[Change], code: Code) -> Iterator[Change]:
+    """Those that add the same as the ``first`` in the same function, in fewer loops; the outermost before others."""
+    noun, function = first.words.partition(" stands ")[0], code.function_at(first.line)
+    for each in sorted(changes, key=lambda change: change.loops):
+        same = each.words.partition(" stands ")[0] == noun and code.function_at(each.line) == function
+        if each.loops < first.loops and same:
+            yield each
 
 
 def _found_valued(trial: Trial, cases: Sequence[CaseKey], source: str, own: Collection[int]) -> list[Change]:
