@@ -13,11 +13,25 @@ import passed_before
 import pytest
 from facts import has
 
-from grader.compile.changes import SOURCE_KINDS, Change, changes_of, lines_behind, parameter_types, without
+from grader.compile.changes import (
+    EDGE_WORDS,
+    SOURCE_KINDS,
+    Change,
+    changes_of,
+    kernels_of,
+    lines_behind,
+    never_of,
+    origin_of,
+    parameter_types,
+    without,
+)
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
 from grader.content.catalog import load_catalog
+from grader.content.functions import Code, relatives_of
+from grader.devices import Limits
 from grader.grade import Options, grade, prepare
 from grader.judge import repairs
+from grader.judge.case import CaseKey
 from grader.judge.check import without_refuted
 from grader.judge.comparison import Compared
 from grader.judge.lab import Judged
@@ -264,6 +278,94 @@ def test_a_barrier_is_put_elsewhere() -> None:
     assert {"the barrier of line 5 is left out", "the barrier of line 5 stands before line 4 instead"} <= words
 
 
+# As nvcc makes it without optimisation: a loop in a loop, and behind them a function that is inlined.
+NESTED = """
+.file 1 "/a/kata.cu"
+.visible .entry n(
+	.param .u64 n_param_0,
+	.param .u32 n_param_1
+)
+{
+	.loc 1 10 0
+	ld.param.u64 	%rd1, [n_param_0];
+	.loc 1 11 9
+	mov.u32 	%r9, 0;
+	bra.uni 	$L__BB0_1;
+$L__BB0_1:
+	.loc 1 12 9
+	st.shared.u32 	[%rd1], %r9;
+	.loc 1 13 9
+	bra.uni 	$L__BB0_2;
+$L__BB0_2:
+	setp.gt.s32 	%p1, %r8, 3;
+	@%p1 bra 	$L__BB0_3;
+	.loc 1 14 9
+	ld.shared.u32 	%r8, [%rd1+4];
+	.loc 1 13 30
+	bra.uni 	$L__BB0_2;
+$L__BB0_3:
+	.loc 1 11 30
+	add.s32 	%r9, %r9, 1;
+	setp.lt.s32 	%p2, %r9, 4;
+	@%p2 bra 	$L__BB0_1;
+	.loc 1 16 9
+	mov.u32 	%r5, %r8;
+	.loc 1 3 5, function_name $L__info_string0, inlined_at 1 17 9
+	st.global.u32 	[%rd1], %r5;
+	.loc 1 17 20
+	mov.u32 	%r6, %r5;
+	.loc 1 18 9
+	st.global.u32 	[%rd1], %r6;
+}
+"""
+
+
+def loops_around(ptx: str, within: set[int]) -> dict[str, int]:
+    """Where a barrier may be missing, and in how many loops that is."""
+    noun = "a `__syncthreads()` stands "
+    changes = missing_of(ptx, "kata.cu", within, [*within], "no barrier between")
+    return {each.words.removeprefix(noun): each.loops for each in changes if each.words.startswith(noun)}
+
+
+def test_a_barrier_at_the_end_of_a_loop_is_not_in_the_one_that_it_has_inside() -> None:
+    found = loops_around(NESTED, {*range(10, 19)})
+    assert found["after the loop of line 13, at the end of the loop of line 11"] == 1
+    assert (found["before line 14"], found["before line 13"], found["before line 16"]) == (2, 1, 0)
+    [end] = [
+        each for each in missing_of(NESTED, "kata.cu", {13}, [13], "no barrier") if "the loop of line 11" in each.words
+    ][:1]
+    assert ["".join(text.split()) for text in end.lines.values()] == ["bar.sync0;add.s32%r9,%r9,1;"]
+
+
+def test_a_barrier_is_put_before_the_call_of_an_inlined_function() -> None:
+    """Not once more where the line goes on behind the function."""
+    [change] = [
+        each
+        for each in missing_of(NESTED, "kata.cu", {17}, [17], "no barrier")
+        if "(" in each.words and "line 17" in each.words
+    ][:1]
+    assert change.words == "a `__syncthreads()` stands before line 17"
+    assert ["".join(text.split()) for text in change.lines.values()] == ["bar.sync0;st.global.u32[%rd1],%r5;"]
+
+
+def test_the_place_in_the_fewest_loops_is_preferred() -> None:
+    code = Code("void f() {\n1;\n2;\n3;\n}\nvoid g() {\n7;\n}\n")
+    first = Change(3, "a `__syncthreads()` stands before line 3", {}, loops=2)
+    others = [
+        Change(2, "a `__syncthreads()` stands before line 2", {}, loops=1),
+        Change(4, "a `__syncthreads()` stands before line 4", {}),
+        Change(7, "a `__syncthreads()` stands before line 7", {}),  # in another function
+        Change(2, "a `__syncwarp()` stands before line 2", {}),
+    ]
+    assert [each.line for each in repairs._further_out(first, [first, *others], code)] == [4, 2]
+
+
+def test_all_behind_a_line_is_executed_only_where_a_number_of_the_thread_is_small() -> None:
+    said = "line 6 and all behind it are executed only where what line 3 computes < parameter 2 of the kernel"
+    [change] = [each for each in guarded_of(WHOLE, "kata.cu", {6}, [6], {}) if each.words == said]
+    assert "setp.ge.s32 %other, %r2, %limit; @%other ret;" in "".join(change.lines.values())
+
+
 def test_a_line_gets_a_guard_and_what_it_sets_is_0_without() -> None:
     [change] = [
         each
@@ -366,6 +468,59 @@ def test_comparisons_are_turned_one_at_a_time() -> None:
     assert [len(each.lines) for each in turned] == [1, 1]
 
 
+PARTS = """
+.file 1 "/a/kata.cu"
+.visible .entry p(
+	.param .u32 p_param_0
+)
+{
+	.loc 1 2 0
+	ld.param.u32 	%r1, [p_param_0];
+	.loc 1 3 9
+	mov.u32 	%r2, %tid.x;
+	shr.u32 	%r3, %r2, 5;
+	.loc 1 4 9
+	and.b32 	%r4, %r2, 31;
+	.loc 1 5 9
+	add.s32 	%r5, %r3, %r4;
+	setp.ge.s32 	%p1, %r5, %r1;
+	@%p1 bra 	$L__BB0_2;
+	.loc 1 6 9
+	mul.lo.s32 	%r6, %r5, 64;
+$L__BB0_2:
+}
+"""
+
+
+def test_a_number_that_its_line_goes_on_with_is_not_called_its_result() -> None:
+    [kernel] = kernels_of(PARTS, "kata.cu")
+    assert origin_of(kernel, "%r2") == "a number of line 3"
+    assert (origin_of(kernel, "%r3"), origin_of(kernel, "%r5")) == ("what line 3 computes", "what line 5 computes")
+
+
+def test_indices_that_are_exchanged_are_named() -> None:
+    words = {each.words for each in changes_of(PARTS, "kata.cu") if each.line == 5}
+    assert "what line 3 computes and what line 4 computes are exchanged" in words
+    assert "a number that it uses is what line 4 computes, in the place of what line 3 computes" in words
+
+
+def test_a_constant_is_no_other_that_has_nothing_to_do_with_it() -> None:
+    kinds = [kind for step in SOURCE_KINDS for kind in step]
+    constants = {"STEP": 64, "STEPS": 96, "MOST": 8192}
+    relatives = relatives_of("constexpr int STEP = 64;\nconstexpr int STEPS = STEP + 32;\nconstexpr int MOST = 8192;\n")
+    for known, found in (({}, {96, 8192}), (relatives, {96})):
+        words = [each.words for each in changes_of(PARTS, "kata.cu", kinds, {6}, constants, known)]
+        numbers = {int(said[1]) for each in words if (said := re.search(r"constant is (\d+) in", each))}
+        assert numbers & {96, 8192} == found
+
+
+def test_the_return_of_a_line_is_left_out() -> None:
+    changes = never_of(PARTS, "kata.cu", 5)
+    assert {"".join(change.lines.values()).strip() for change in changes} == {"", "bra $L__BB0_2;"}
+    assert {change.words for change in changes} == {"line 5 is left out"}
+    assert never_of(PARTS, "kata.cu", 6) == []
+
+
 def test_words_have_the_names_of_the_file() -> None:
     names = Names(
         "__global__ void s(int* x,\n                  int n) {\n    const int i = threadIdx.x;\n"
@@ -385,6 +540,10 @@ def test_words_have_the_names_of_the_file() -> None:
     assert names.named("parameter 2 of the kernel", 1) == names.named("parameter 2 of the kernel", 4) == "`n`"
     assert names.named("a number that it uses is what line 3 computes", 4) == "it uses `i` (line 3)"
     assert names.named("what line 6 computes", 4) == "what line 6 computes"
+    size = "its product with a power of two is 4 times as large"  # of an element, where the line has no product
+    pointers = Names("const float4 a = *reinterpret_cast<const float4*>(x + i);\nx[4 * i] = 0;\n")
+    assert pointers.named(size, 1) == "an offset that it computes is 4 times as large"
+    assert pointers.named(size, 2) == size
     assert names.named("a barrier stands before line 5", 5) == "a barrier stands before line 4"
 
 
@@ -444,6 +603,13 @@ def test_the_line_is_named(name: str, right: str, by: str, facts: list[str], tmp
     assert has(said, *facts, "cases that were tried are right")
     named = int(re.findall(r"on line (\d+)", said)[0])
     assert 0 <= named - line <= 2  # a value that a variable starts from is named where it is first read
+
+
+def test_a_return_that_is_too_much_is_named(tmp_path: Path) -> None:
+    """A change of its condition with which it never holds is right, too, and says less."""
+    right = "    float sum = 0.0f;\n"
+    verdict, line = wrong("reduce_shuffle_f32", right, f"    if (first >= n) return;\n{right}", tmp_path)
+    assert has(of_repair(verdict), f"line {line} is left out")
 
 
 def test_a_change_that_is_right_for_some_values_alone_is_not_named(tmp_path: Path) -> None:
@@ -559,6 +725,13 @@ def test_what_the_launcher_gives_a_kernel_is_named(
     ("name", "right", "by", "kind", "facts"),
     [
         ("reduce_shuffle_f32", "    __syncthreads();\n", "", Kind.RACE, ["`__syncthreads()`", "before line"]),
+        (  # in the loop before the one that is found, at its end
+            "reduce_unroll_last_warp_f32",
+            "        __syncthreads();\n    }\n    if (tid < WARP_SIZE)",
+            "    }\n    if (tid < WARP_SIZE)",
+            Kind.RACE,
+            ["`__syncthreads()`", "after line", "at the end of the loop of line"],
+        ),
         (
             "scan_block_brent_i32",
             "if (i < cols) sums_smem[padded(i)] += sums_smem[padded(i - offset)];\n    }\n    // END TODO(2)",
@@ -751,6 +924,74 @@ def test_the_instance_that_ran_is_the_one_that_is_changed(tmp_path: Path) -> Non
     right = "    const float mine = exp2_approx(part.max - max);\n"
     verdict, line = wrong("decode_attention_kv_cache_f16", right, f"    part.max = max;\n{right}", tmp_path)
     assert f"line {line + 1} comes before line {line}" in of_repair(verdict)
+
+
+class Fake(Trial):
+    """Calls that are not made: what is said of them is."""
+
+    wrong_cases: tuple[str, ...] = ()
+    going_round: tuple[tuple[int, int], ...] = ()
+
+    def call(self, key: object, ptx: object, prepared: object = None, **more: object) -> tuple[object, object]:  # type: ignore[override]
+        coverage = [SimpleNamespace(lines=((5, 1),), loops=self.going_round)]
+        return key, SimpleNamespace(findings=(), executed=10, coverage=coverage, outputs={})
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """A trial with two named shapes; a case is wrong where it says so."""
+    values = (SimpleNamespace(name="normal"),)
+    spec = SimpleNamespace(named_sizes=({"n": 8}, {"n": 900}), work=lambda sizes: sizes["n"], values=values)
+    lab = SimpleNamespace(kata=None, spec=spec, limits=Limits())
+    made = Fake(lab, None, tmp_path, "kata.cu", PARTS, Kind.WRONG_ANSWER, wrong=1)  # type: ignore[arg-type]
+    monkeypatch.setattr(repairs, "allowed", lambda kata, sizes: True)
+    monkeypatch.setattr(CaseKey, "of", lambda spec, sizes, values, seed: f"n={sizes['n']}")
+    monkeypatch.setattr(
+        repairs,
+        "judged",
+        lambda case, outcome: SimpleNamespace(
+            wrong=case in made.wrong_cases, wrong_count=int(case in made.wrong_cases)
+        ),
+    )
+    monkeypatch.setattr(repairs, "doubt", lambda first, now: 0.0)
+    made.calls["failing"] = None  # type: ignore[index,assignment]
+    return made
+
+
+def test_a_change_that_larger_cases_refute_is_not_named(fake: Fake) -> None:
+    """It makes the failing case right, and the others that were tried."""
+    fake.least = 2
+    changes = [Change(6, "its product is a sum", {20: ""})]
+    assert [*repairs._right_ones(fake, changes, ["failing", "other"])] == changes  # type: ignore[list-item]
+    fake.wrong_cases = ("n=900",)
+    assert [*repairs._right_ones(fake, changes, ["failing", "other"])] == []  # type: ignore[list-item]
+
+
+def test_a_change_that_ends_a_loop_early_is_not_named(fake: Fake) -> None:
+    """The loop of line 5 goes round in the failing case: with the change it does in none."""
+    fake.repeated = frozenset({5})
+    assert not fake.stays_right(PARTS.split("\n"))
+    fake.going_round = ((5, 1),)  # it is come to
+    assert not fake.stays_right(PARTS.split("\n"))
+    fake.going_round = ((5, 2),)
+    assert fake.stays_right(PARTS.split("\n"))
+
+
+def test_a_condition_is_left_out_where_that_is_right_too(fake: Fake) -> None:
+    fake.source = "void f(int n) {\n\n\n\n    if (i >= n) return;\n    x = i * 64;\n}\n"
+    fake.least = 1
+    other = Change(5, "it uses what line 3 computes", {})
+    said = [repairs._left_out(fake, each, ["failing"], 10) for each in (other, replace(other, line=6))]  # type: ignore[list-item]
+    assert [each and each.words for each in said] == ["line 5 is left out", None]
+    assert repairs._left_out(fake, replace(other, words=f"the comparison {EDGE_WORDS}"), ["failing"], 10) is None  # type: ignore[list-item]
+    fake.wrong_cases = ("failing",)
+    assert repairs._left_out(fake, other, ["failing"], 10) is None  # type: ignore[list-item]
+
+
+def test_of_several_values_that_are_right_none_is_said() -> None:
+    found = [Change(4, f"`k / 2` is `k * {name}`", {}) for name in ("A", "B", "C")]
+    assert repairs._specific(found[0], found[:2]) == found[0]
+    assert repairs._specific(found[0], found).words == "`k / 2` has another value"
 
 
 def given(*elements: float) -> Judged:

@@ -128,6 +128,12 @@ def test_what_is_written_of_an_array_is_noted_where_it_is_one_run(hazards: SimDe
     assert finding(hazards, "row_unwritten_4").notes == ()  # elements before it and after it are written
 
 
+def test_an_exit_names_the_branch_that_led_there(hazards: SimDevice) -> None:
+    """nvcc gives all returns of a kernel one instruction, on the line of its last brace."""
+    line = line_of(HAZARDS, "deadlock_exit") - 1
+    assert f"(thread (32,0,0) exited after the branch on line {line})" in finding(hazards, "deadlock_exit").message
+
+
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(
     "launcher", ["race_missing_barrier", "race_second_barrier", "race_in_warp", "race_atomic_plain"]

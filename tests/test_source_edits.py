@@ -159,7 +159,7 @@ WORDS = """\
 
 constexpr int COLS = 64;
 constexpr int CHUNK = 16;
-constexpr int PIECE = 32;
+constexpr int PIECE = COLS / 2;
 constexpr int VEC = 4;
 
 struct Group {
@@ -267,6 +267,23 @@ def test_a_constant_that_no_kernel_uses_is_likely() -> None:
     text = FILE.replace("constexpr int STEP = 4;", "constexpr int STEP = 4; constexpr int PIECE = 8;")
     ranks = {each.words: each.rank for each in edited(text, {line_of("i += STEP")}).edits}
     assert ranks["`STEP` is `PIECE`"] == 2
+
+
+def test_a_constant_is_no_other_that_has_nothing_to_do_with_it() -> None:
+    text = """\
+constexpr int VEC = 4;
+constexpr int STEP = 64 * VEC;
+constexpr int MOST = 8192;
+__device__ int sums[MOST];
+__global__ void k(int* x, int n) {
+    const int i = threadIdx.x;
+    if (i < VEC) x[i * VEC] = n + STEP;
+}
+"""
+    words = [each.words for each in edited(text, {7}).edits]
+    assert "`VEC` is `STEP`" in words and "`VEC` is `MOST`" not in words
+    assert words.count("`i` is `STEP`") == 1  # in the index: the condition would never change
+    assert words.count("`i` is `n`") == 2
 
 
 def test_of_too_many_those_of_a_line_without_doubt() -> None:

@@ -12,11 +12,13 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from grader.compile.locations import LOCATION, Place, files_called, place_of
 
 EDGE = {"lt": "le", "le": "lt", "gt": "ge", "ge": "gt", "lo": "ls", "ls": "lo", "hi": "hs", "hs": "hi"}
 TURNED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "lo": "hi", "hi": "lo", "ls": "hs", "hs": "ls"}
+EDGE_WORDS = "gives the opposite where both sides are equal"
 EQUAL = {"eq": "ne", "ne": "eq"}
 SWAPPED = {
     "add": (("sub", "its sum is a difference"), ("mul", "its sum is a product")),
@@ -43,6 +45,7 @@ _WITH_RESULT = ("add", "sub", "mul", "mad", "fma", "div", "ex2", "min", "max", "
 _FLOAT = re.compile(r"0f[0-9A-F]{8}$")
 _INTEGERS = ("add", "sub", "mul", "mad", "shl", "shr", "and", "xor", "div", "rem", "setp", "min", "max", "selp", "mov")
 MOST_SIZES = 6
+MOST_BRANCHES = 2  # of a condition
 MOST_OF_LINE = 20  # of one kind: a function of the library, inlined there, has as many constants as a file
 MOST_OF_SOURCE_LINE = 48  # of one kind that is for code close to its source
 MOST_INDICES = 8
@@ -69,6 +72,7 @@ class Change:
     line: int
     words: str  # before a `#`
     lines: Mapping[int, str]
+    loops: int = 0  # around what it adds
 
     def applied(self, text: Sequence[str]) -> list[str]:
         changed = [*text]
@@ -137,6 +141,7 @@ class Kernel:
     set_by: dict[str, list[int]] = field(default_factory=dict)  # register -> the statements that set it
     distances: set[str] = field(default_factory=set)  # registers with the lane, or how far it is, of a shuffle
     constants: Mapping[str, int] = field(default_factory=dict)  # that the file names
+    relatives: Mapping[str, Collection[str]] = field(default_factory=dict)  # see relatives_of
 
     def line_of(self, one: Statement) -> int:
         """The line of the file. A start value belongs to the first line that reads it: nvcc gives it any line."""
@@ -228,14 +233,16 @@ def changes_of(
     kinds: Sequence[Kind] | None = None,
     within: Collection[int] | None = None,
     constants: Mapping[str, int] | None = None,
+    relatives: Mapping[str, Collection[str]] | None = None,
 ) -> list[Change]:
     """The likeliest first: one kind of change over all lines, then the next; then of every second instruction alone.
 
-    ``within``: lines of the file, by default all. ``constants`` are whole numbers that the file names.
+    ``within``: lines of the file, by default all. ``constants`` are whole numbers that the file names; ``relatives``,
+    those that may be meant in the place of each.
     """
     kernels = list(kernels_of(ptx, name))
     for kernel in kernels:
-        kernel.constants = constants or {}
+        kernel.constants, kernel.relatives = constants or {}, relatives or {}
     found: dict[tuple[tuple[int, str], ...], Change] = {}
     halves: list[Change] = []
     for kind in KINDS if kinds is None else kinds:
@@ -359,13 +366,30 @@ def _is_integer(operand: str) -> bool:
     return bool(re.fullmatch(r"-?\d+", operand))
 
 
+def never_of(ptx: str, name: str, line: int) -> list[Change]:
+    """The branches of a line are always taken, or never. One of these changes leaves out the ``return`` that it has."""
+    branches = [
+        [one for one in kernel.statements if one.line == line and one.name == "bra" and one.guard]
+        for kernel in kernels_of(ptx, name)
+    ]
+    most, found = max(map(len, branches), default=0), []
+    for ways in product((True, False), repeat=most) if 0 < most <= MOST_BRANCHES else ():
+        lines = {
+            one.number: one.text(guard="") if taken else ""
+            for of_kernel in branches
+            for one, taken in zip(of_kernel, ways, strict=False)
+        }
+        found.append(Change(line, f"line {line} is left out", lines))
+    return found
+
+
 def _edges(_: Kernel, one: Statement) -> Found:
     if one.name != "setp":
         return
     parts = one.opcode.split(".")
     if parts[1] in EDGE:
         other = ".".join([parts[0], EDGE[parts[1]], *parts[2:]])
-        yield f"the comparison{_with_number(one)} gives the opposite where both sides are equal", one.text(other)
+        yield f"the comparison{_with_number(one)} {EDGE_WORDS}", one.text(other)
     elif parts[1] in EQUAL:
         other = ".".join([parts[0], EQUAL[parts[1]], *parts[2:]])
         yield "the comparison for equality is the opposite", one.text(other)
@@ -444,7 +468,13 @@ def _named(kernel: Kernel, one: Statement) -> Found:
         if not _is_integer(one.operands[place]) or (value := int(one.operands[place])) < 2:
             continue
         largest = WARP - 1 if one.operands[0] in kernel.distances else 1 << 16
-        for other in [each for each in kernel.constants.values() if 1 < each <= largest and each != value]:
+        same = [name for name, known in kernel.constants.items() if known == value]
+        for name, other in kernel.constants.items():
+            if not 1 < other <= largest or other == value:
+                continue
+            is_small = max(value, other) <= WARP  # such a number may have no name, and others have it by chance
+            if same and not is_small and not any(name in kernel.relatives.get(each, (name,)) for each in same):
+                continue  # one constant for another that has nothing to do with it is right by chance
             noun = "value that it starts from" if one.is_start else "constant"
             yield f"the {noun} is {other} in place of {value}", one.with_operand(place, str(other))
 
@@ -704,9 +734,11 @@ def _exchanged(kernel: Kernel, one: Statement) -> Found:
         for other in indices:
             if other != one.operands[place] and other != one.operands[0]:
                 pair = sorted((kernel.indices.index(other), kernel.indices.index(one.operands[place])))
-                words = "two of its indices are exchanged"
-                yield f"{words}#{pair}", one.with_operand(place, other)
-                yield f"one of its indices is another#{pair}{one.number}", one.with_operand(place, other)
+                first, second = (origin_of(kernel, kernel.indices[each]) for each in pair)
+                both = f"{first} and {second}" if first != second else "two of its indices"
+                yield f"{both} are exchanged#{pair}", one.with_operand(place, other)
+                words = _instead(origin_of(kernel, other), origin_of(kernel, one.operands[place]))
+                yield f"a number that it uses is {words}#{pair}{one.number}", one.with_operand(place, other)
 
 
 def _parameters(kernel: Kernel, one: Statement) -> Found:
@@ -776,8 +808,22 @@ def origin_of(kernel: Kernel, register: str) -> str:
     line = kernel.line_of(one)
     if one.opcode.startswith("ld.param.") and _PARAMETER.fullmatch(one.operands[1]):
         return f"parameter {nth_of(one.operands[1])} of the {kernel.noun}"
-    verb = "reads" if one.name == "ld" and not one.opcode.startswith("ld.param") else "computes"
-    return f"what line {line} {verb}" if line else "another value"
+    if not line:
+        return "another value"
+    is_read = one.name == "ld" and not one.opcode.startswith("ld.param")
+    if not is_result(kernel, register):
+        return f"a number that line {line} reads" if is_read else f"a number of line {line}"
+    return f"what line {line} {'reads' if is_read else 'computes'}"
+
+
+def is_result(kernel: Kernel, register: str) -> bool:
+    """Whether the line that makes a number does not go on with it: then it may be the variable that the line sets."""
+    places = kernel.set_by[register]
+    if len(places) > 1:
+        return True  # a loop's
+    line, behind = kernel.line_of(kernel.statements[places[0]]), kernel.statements[places[0] + 1 : places[0] + FARTHEST]
+    read = (one for one in behind if one.line == line and one.name not in ("cvt", "mov", "setp", "st"))
+    return not any(register in _REGISTER.findall(" ".join(one.operands[1:])) for one in read)
 
 
 def _instead(new: str, old: str) -> str:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from grader.content.functions import without_comments
+from grader.content.functions import relatives_of, without_comments
 from grader.content.skeleton import Todo, todos
 
 VARIABLE = "kata_edit"
@@ -68,6 +68,7 @@ class Writer:
 
     def __post_init__(self) -> None:
         self.plain = _blanked(self.text)
+        self.relatives, self.count = relatives_of(self.text), Counter(WORD.findall(self.plain))
         self.starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
         for match in re.finditer(r"\bstruct\s+(\w+)[^;{]*\{([^{}]*)\}", self.text):
             self.types[match[1]] = _members(match[2])

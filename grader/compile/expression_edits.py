@@ -76,6 +76,7 @@ class Expressions(ABC):
         self.writer, self.tree, self.text = writer, tree, writer.text
         self.plain = writer.plain
         self.is_head = False  # of a loop: there another variable often ends nothing
+        self.is_compared = False  # with a constant: another constant would always give the same
         self.is_index = False
         body = self.plain[tree.body.begin : tree.body.end]
         self.builtin = [*dict.fromkeys(["blockDim.x", *_BUILTIN.findall(body)])][:MOST_BUILTIN]
@@ -178,6 +179,7 @@ class Expressions(ABC):
         """What may stand in the place of a variable, the likeliest first, each with its rank."""
         kind = kind_of(own)
         others = [each for each in node.scope or () if each.name != own.name and kind_of(each) == kind]
+        others = [each for each in others if not self._is_unlikely(each, own, node)]
         if kind not in ("whole", "floating"):
             shape = (own.type, own.dims, own.is_const)
             return [(each.name, 3) for each in others if (each.type, each.dims, each.is_const) == shape][:MOST_NAMES]
@@ -203,6 +205,16 @@ class Expressions(ABC):
             rank = 2 if own.is_fixed and self.used[own.name] == 1 else 4
             found += [(each, rank) for each in (sizes if own.is_fixed else self.builtin)]
         return found
+
+    def _is_unlikely(self, one: Variable, own: Variable, node: Node) -> bool:
+        """Whether one variable in the place of another would be right by chance alone: a constant for another that has
+        nothing to do with it, or where a condition would then always be the same."""
+        if not one.is_fixed or one.name in self.writer.asked_for(node.begin) or self.writer.count[one.name] == 1:
+            return False  # the last has no other use
+        known = self.writer.relatives.get(own.name)
+        if own.is_fixed and known is not None and one.name in self.writer.relatives and one.name not in known:
+            return True
+        return self.is_compared and not own.is_fixed
 
     def _rank_of(self, one: Variable, own: Variable) -> int:
         """The rank of one variable in the place of another of its kind."""
@@ -283,8 +295,15 @@ class Expressions(ABC):
             part.kind == "binary" and part.sign in _COMPARING for part in node.parts
         ):
             self._exchange(left.parts[1], right.parts[1], 2)
-        self.node(left)
-        self.node(right)
+        for part, other in ((left, right), (right, left)):
+            before, self.is_compared = self.is_compared, node.sign in _COMPARING and self._is_fixed(other)
+            self.node(part)
+            self.is_compared = before
+
+    def _is_fixed(self, node: Node) -> bool:
+        """Whether it is a constant of the file, or a number."""
+        own = found_in(node.scope, node.sign) if node.kind == "name" else None
+        return node.kind == "number" or (own is not None and own.is_fixed)
 
     @staticmethod
     def _is_pointer(node: Node) -> bool:

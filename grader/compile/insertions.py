@@ -10,16 +10,17 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from grader.compile.changes import Change, Kernel, Statement, kernels_of, nth_of, origin_of
+from grader.compile.changes import AXES, Change, Kernel, Statement, is_result, kernels_of, nth_of, origin_of
 
 REACH = 12  # lines of the file around those that a finding names
 NEXT = 3  # lines between two that may be exchanged
 MOST_GUARDED = 8  # variables that a line's guard compares
 SMALL = 4  # a constant whose multiples may come from elsewhere
 MOST_LIMITS = 10  # that they are compared with
+MOST_BEHIND = 100  # registers that one is made of
 MOST_LINES = 40  # before which something may be missing
 _NEEDS_OTHERS = re.compile(r"^(bar\.|barrier\.|cp\.async|fence|membar|wgmma|mbarrier|griddepcontrol)")
 _WHOLE = re.compile(r"%rd?\d+")
@@ -47,6 +48,16 @@ class _Run:
     def line(self) -> int:
         return self.statements[0].line
 
+    @property
+    def outer(self) -> int:
+        """Its line, or the one that calls the inlined function which that is in."""
+        return self.statements[0].caller or self.line
+
+    @property
+    def numbers(self) -> range:
+        """Its lines of the PTX."""
+        return range(self.statements[0].number, self.statements[-1].number + 1)
+
 
 @dataclass(frozen=True)
 class _Gap:
@@ -55,6 +66,14 @@ class _Gap:
     line: int
     words: str
     numbers: tuple[tuple[int, bool], ...]  # a line of the PTX, and whether it is before that
+    copies: int = 1  # of the place, in one kernel: nvcc has unrolled a loop around it
+
+    def change(self, words: str, lines: Mapping[int, str], loops: Sequence[range]) -> Change:
+        """A change that adds something here."""
+        inside = (
+            sum(loop.start < number + (not before) <= loop.stop for loop in loops) for number, before in self.numbers
+        )
+        return Change(self.line, words, lines, loops=max(inside, default=0) + (self.copies > 1))
 
     def with_text(self, text: Sequence[str], added: str) -> dict[int, str]:
         found: dict[int, str] = {}
@@ -107,6 +126,8 @@ _MISSING = (
     ),
 )
 _WRITES = re.compile(r"writes it on line (\d+)")
+_LABEL = re.compile(r"^\s*(\$\w+):")
+_JUMP = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);")
 
 
 def missing_of(ptx: str, name: str, within: Collection[int], near: Collection[int], said: str) -> list[Change]:
@@ -115,7 +136,7 @@ def missing_of(ptx: str, name: str, within: Collection[int], near: Collection[in
     The ones around ``near`` first, and those that would end what a finding ``said``.
     """
     text = ptx.split("\n")
-    gaps = _nearest(_gaps(ptx, name, within), near)
+    gaps, loops = _nearest(_gaps(ptx, name, within), near), loops_of(text)
     write = int(found[1]) if (found := _WRITES.search(said)) else 0
     behind = sorted(gaps, key=lambda gap: (gap.line <= write, gap.line))
     changes = []
@@ -123,7 +144,7 @@ def missing_of(ptx: str, name: str, within: Collection[int], near: Collection[in
         if re.search(each.needs, ptx) is not None and not (each.unless and re.search(each.unless, ptx)):
             for gap in behind if each.is_fence and write else gaps:
                 words = f"{each.noun} stands {gap.words}"
-                changes.append(Change(gap.line, words, gap.with_text(text, each.text)))
+                changes.append(gap.change(words, gap.with_text(text, each.text), loops))
     return [*_fenced(ptx, name, within), *changes] if "atomic" in said else changes
 
 
@@ -154,7 +175,7 @@ def moved_of(ptx: str, name: str, within: Collection[int], nouns: Collection[str
             line = one.line if one.line in within else one.caller
             if noun is not None and line in within:
                 chosen.setdefault((noun, line), []).append(one)
-    gaps = _gaps(ptx, name, within)
+    gaps, loops = _gaps(ptx, name, within), loops_of(text)
     found = []
     for (noun, line), statements in sorted(chosen.items(), key=lambda each: list(nouns).index(each[0][0])):
         removed = {one.number: "" for one in statements}
@@ -165,7 +186,8 @@ def moved_of(ptx: str, name: str, within: Collection[int], nouns: Collection[str
         for gap in _nearest(gaps, [line]):
             if line != gap.line and not any(number in removed for number, _ in gap.numbers):
                 lines = {**removed, **gap.with_text(text, "".join(words))}
-                found.append(Change(line, f"{noun} of line {line} stands {gap.words} instead", lines))
+                there = gap.change(f"{noun} of line {line} stands {gap.words} instead", lines, loops)
+                found.append(replace(there, line=line))
     return found
 
 
@@ -200,9 +222,11 @@ def _begin(run: _Run, text: Sequence[str]) -> int:
 def guarded_of(
     ptx: str, name: str, within: Collection[int], near: Collection[int], constants: Mapping[str, int]
 ) -> list[Change]:
-    """Lines that are executed only where a whole number is less than a parameter or a constant, or is 0."""
+    """Lines that are executed only where a whole number is less than a parameter or a constant, or is 0; then lines
+    behind which that holds for all that the kernel does."""
     text = ptx.split("\n")
     groups: dict[tuple[int, str], dict[int, str]] = {}
+    ends: dict[tuple[int, str], dict[int, str]] = {}
     for kernel in kernels_of(ptx, name):
         for run in _runs(kernel):
             if run.line not in within or (near and run.line not in near):
@@ -212,14 +236,18 @@ def guarded_of(
                     continue
                 for words, condition in _conditions(kernel, block, constants):
                     groups.setdefault((run.line, words), {}).update(_skipped(kernel, block, text, condition))
+                for register in _behind(kernel, block) if kernel.noun == "kernel" else ():
+                    for words, condition in _compared(kernel, register, origin_of(kernel, register), {}):
+                        ends.setdefault((run.line, words), {}).update(_ended(block, text, condition))
                 for nth, one in enumerate(block[:-1], 1):  # a sum may be what is too large
                     if one.name == "add" and _WHOLE.fullmatch(one.operands[0]) and not _is_address(kernel, one):
                         for words, condition in _compared(kernel, one.operands[0], "a sum that it computes", constants):
                             lines = _skipped(kernel, block[nth:], text, condition)
                             groups.setdefault((run.line, f"{words}#{nth}"), {}).update(lines)
     return [
-        Change(line, f"line {line} is executed only where {words.partition('#')[0]}", lines)
-        for (line, words), lines in sorted(groups.items(), key=lambda each: _rank(each[0][1]))
+        Change(line, f"line {line} {verb} executed only where {words.partition('#')[0]}", lines)
+        for verb, found in (("is", groups), ("and all behind it are", ends))
+        for (line, words), lines in sorted(found.items(), key=lambda each: _rank(each[0][1]))
     ]
 
 
@@ -305,19 +333,56 @@ def _runs(kernel: Kernel) -> list[_Run]:
     ]
 
 
+def loops_of(text: Sequence[str]) -> list[range]:
+    """The loops of PTX: each from the line of its label to that of its last branch back."""
+    labels = {found[1]: number for number, line in enumerate(text) if (found := _LABEL.match(line))}
+    ends: dict[int, int] = {}
+    for number, line in enumerate(text):
+        for target in _JUMP.findall(line):
+            if (start := labels.get(target, number)) < number:
+                ends[start] = number
+    return [range(start, end) for start, end in ends.items()]
+
+
 def _gaps(ptx: str, name: str, within: Collection[int]) -> list[_Gap]:
-    """The places before a line that is come to from above, and those at the end of a loop."""
+    """The places before a line that is come to from above, before one that calls an inlined function, and at the end of
+    a loop."""
+    backs = {loop.stop for loop in loops_of(ptx.split("\n"))}
     found: dict[tuple[int, str], list[tuple[int, bool]]] = {}
+    copies: dict[tuple[int, str], int] = {}
     for kernel in kernels_of(ptx, name):
-        for run in _runs(kernel):
-            last = run.statements[-1]
-            if 0 < run.before < run.line and {run.before, run.line} & {*within}:
-                words = f"before line {run.line}"
-                found.setdefault((run.line, words), []).append((run.statements[0].number, True))
-            if 0 < run.after < run.line and run.line in within:
-                words = f"after line {run.line}"
-                found.setdefault((run.line, words), []).append((last.number, last.name in ("bra", "ret")))
-    return [_Gap(line, words, tuple(numbers)) for (line, words), numbers in found.items()]
+        of_calls = Counter[tuple[tuple[int, str], int]]()  # an inlined function has a copy for each line that calls it
+        for line, words, caller, place in _places(_runs(kernel), backs, within):
+            found.setdefault((line, words), []).append(place)
+            of_calls[(line, words), caller] += 1
+            copies[line, words] = max(copies.get((line, words), 1), of_calls[(line, words), caller])
+    return [_Gap(*place, tuple(numbers), copies[place]) for place, numbers in found.items()]
+
+
+def _places(
+    runs: Sequence[_Run], backs: set[int], within: Collection[int]
+) -> Iterator[tuple[int, str, int, tuple[int, bool]]]:
+    """The line, the words, the line that calls the inlined function which it is in, and where it is in the PTX.
+
+    ``backs``: the lines of the PTX that branch back, to the head of a loop.
+    """
+    own, called = {*within}, set[int]()
+    for run, last, then in zip(runs, [None, *runs], [*runs[1:], None], strict=False):
+        begin, end, caller = run.statements[0].number, run.statements[-1], run.statements[0].caller
+        goes_on = last is not None and last.outer == run.line != last.line  # after a function that it calls
+        if 0 < run.before < run.line and {run.before, run.line} & own and not goes_on:
+            yield run.line, f"before line {run.line}", caller, (begin, True)
+        elif last is not None and last.outer < caller and caller not in called and {last.outer, caller} & own:
+            yield caller, f"before line {caller}", 0, (begin, True)
+        called.add(run.outer)
+        if then is None or not 0 < run.after < run.line or run.line not in own or then.outer == run.line:
+            continue
+        if backs.isdisjoint(then.numbers):
+            yield run.line, f"after line {run.line}", caller, (end.number, end.name in ("bra", "ret"))
+        else:
+            what = "line" if backs.isdisjoint(run.numbers) else "the loop of line"
+            words = f"after {what} {run.line}, at the end of the loop of line {run.after}"
+            yield run.line, words, caller, (then.statements[0].number, True)
 
 
 def _nearest(gaps: Sequence[_Gap], near: Collection[int]) -> list[_Gap]:
@@ -408,7 +473,50 @@ def _variables(kernel: Kernel, block: Sequence[Statement]) -> list[str]:
         is_known = register in kernel.set_by and kernel.set_by[register][0] < first
         if is_known and (register in read or kernel.is_variable(register)) and not _is_pointer(kernel, register):
             found.setdefault(register)
-    return [*found][:MOST_GUARDED]
+    return [register for register in found if is_result(kernel, register)][:MOST_GUARDED]
+
+
+def _behind(kernel: Kernel, block: Sequence[Statement]) -> list[str]:
+    """Whole numbers that a block's come from, each made of threadIdx or blockIdx on a line before, and set once."""
+    first = kernel.places[block[0].number]
+    read = [register for one in block for operand in one.operands for register in _WHOLE.findall(operand)]
+    chosen = [
+        each
+        for each in _made_of(kernel, read)
+        if len(places := kernel.set_by.get(each, [])) == 1
+        and places[0] < first
+        and kernel.is_variable(each)
+        and not _is_pointer(kernel, each)
+        and is_result(kernel, each)
+    ]
+    return [each for each in chosen if _is_of_thread(kernel, each)][:MOST_GUARDED]
+
+
+def _made_of(kernel: Kernel, registers: Sequence[str]) -> list[str]:
+    """These registers of whole numbers, and those that they are made of, the nearest first."""
+    found = dict.fromkeys(registers)
+    waiting = [*found]
+    while waiting and len(found) < MOST_BEHIND:
+        for place in kernel.set_by.get(waiting.pop(0), ()):
+            new = [
+                each for each in _WHOLE.findall(" ".join(kernel.statements[place].operands[1:])) if each not in found
+            ]
+            found.update(dict.fromkeys(new))
+            waiting += new
+    return [*found]
+
+
+def _is_of_thread(kernel: Kernel, register: str) -> bool:
+    """Whether it is made of threadIdx, blockIdx and the like."""
+    places = [place for each in _made_of(kernel, [register]) for place in kernel.set_by.get(each, ())]
+    return any(AXES.fullmatch(operand) for place in places for operand in kernel.statements[place].operands[1:])
+
+
+def _ended(block: Sequence[Statement], text: Sequence[str], condition: str) -> dict[int, str]:
+    """The block's lines behind a return."""
+    first = block[0].number
+    before = f"\t{{ .reg .pred %other; .reg .b32 %limit; .reg .b64 %long; {condition} @%other ret; }}"
+    return {first: f"{before}\n{text[first]}"}
 
 
 def _skipped(kernel: Kernel, block: Sequence[Statement], text: Sequence[str], condition: str) -> dict[int, str]:

@@ -23,6 +23,21 @@ _WORD = "|".join(sorted((re.escape(word) for word in TYPE_WORDS), key=len, rever
 _DEFINITION = re.compile(
     rf"(?:(?<=[;{{}}()])|\A)\s*((?:(?:const|constexpr|static|{_WORD})\s+)+)([A-Za-z_]\w*)\s*=(?!=)"
 )
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_CONSTANT = re.compile(r"\bconstexpr\s+(?:static\s+)?(?:unsigned\s+)?[\w:]+\s+([A-Za-z_]\w*)\s*=\s*([^;]*);")
+_CHECK = re.compile(r"\bstatic_assert\s*\(([^;]*)\)\s*;")
+_OF_ANY = {
+    "MAX",
+    "MIN",
+    "MOST",
+    "LEAST",
+    "SIZE",
+    "NUM",
+    "PER",
+    "OF",
+    "COUNT",
+    "",
+}  # words that say little
 _QUALIFIERS = ("const", "constexpr", "static")
 
 
@@ -219,6 +234,21 @@ def _constants(code: Code, *, everywhere: bool) -> Iterator[Constant]:
             continue
         if each.is_constant or not everywhere:
             yield Constant(each.name, known[each.name].value, code.line_at(each.at))
+
+
+def relatives_of(text: str) -> dict[str, frozenset[str]]:
+    """The constants of a file -> those that may be meant in the place of each: they share a word of the name, or one
+    definition or static_assert has both."""
+    code = without_comments(text)
+    groups = [{found[1], *_NAME.findall(found[2])} for found in _CONSTANT.finditer(code)]
+    names = {found[1] for found in _CONSTANT.finditer(code)}
+    groups += [{*_NAME.findall(found[1])} for found in _CHECK.finditer(code)]
+    by_word: dict[str, set[str]] = {}
+    for name in names:
+        for word in {each.rstrip("S") for each in name.upper().split("_")} - _OF_ANY:
+            by_word.setdefault(word, set()).add(name)
+    groups += by_word.values()
+    return {name: frozenset().union(*(each for each in groups if name in each)) & names - {name} for name in names}
 
 
 def split(text: str) -> list[str]:

@@ -19,6 +19,7 @@ _TURNED = re.compile(r"\bthe comparison(?: with (-?\d+))? is the other way round
 _ORDER = re.compile(r"(?<![<>=!\-])(<=|>=|<|>)(?![<>=])")
 _TEMPLATE = re.compile(r"\b(?:\w+_cast|template|sizeof|\w+)<[\w:*&,\s]*>")
 _ASSIGNED = re.compile(r"(?<![\w.\]>])([A-Za-z_]\w*)\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)")
+_POINTER = re.compile(r"^\s*(?:const )?\w+\* ?(?:const )?\w+ =|^\s*\*|[(=,] *\*|\*(?=reinterpret_cast)")
 _GOES_ON = tuple(",(+-*/%&|=?<")
 _AROUND = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _OTHER = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
@@ -40,6 +41,10 @@ class Names:
         words = _BEFORE.sub(lambda found: f"before line {self.statement(int(found[1]))}", words)
         words = _CONSTANT.sub(self._constant, words)
         words = words.replace("a number that it uses is ", "it uses ")
+        if not re.search(
+            r"\*|<<", _POINTER.sub("", _TEMPLATE.sub("reinterpret_cast", self._line(line)))
+        ):  # the size of an element may be the factor
+            words = words.replace("its product with a power of two is", "an offset that it computes is")
         words = _EDGE.sub(lambda found: self._comparison(line, found, _OTHER, "the comparison is off by one"), words)
         return _TURNED.sub(lambda found: self._comparison(line, found, _AROUND, "the comparison is another"), words)
 

@@ -33,6 +33,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from grader.compile.changes import (
+    EDGE_WORDS,
     KINDS,
     MORE_KINDS,
     OF_CALLS,
@@ -41,6 +42,7 @@ from grader.compile.changes import (
     Change,
     changes_of,
     lines_behind,
+    never_of,
     parameter_types,
     without,
 )
@@ -48,12 +50,13 @@ from grader.compile.changes import Kind as Kinds
 from grader.compile.chosen import chosen
 from grader.compile.edit_writer import Edit
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
-from grader.content.functions import Code, all_constants_of, constants_of
+from grader.content.functions import Code, all_constants_of, constants_of, relatives_of
 from grader.content.skeleton import skeleton_of
 from grader.content.source_file import is_helper, lines_with
 from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import Launched
 from grader.judge.case import Case, CaseKey, allowed, largest_within
+from grader.judge.coverage import AGAIN
 from grader.judge.lab import Judged, Lab, judged
 from grader.judge.launcher_changes import LauncherChange, launcher_changes, roomier
 from grader.judge.origins import lines_of_values
@@ -103,6 +106,7 @@ WORK = 1_000_000  # of the largest case
 LARGE_WORK, LARGE_INSTRUCTIONS = 20_000_000, 2_000_000  # of more cases, for a change that all others are right with
 CONFIRMED, CONFIRMED_SEED = 12, 100  # of these cases: how many, and the seed of the first
 LINES = 2  # that a clue names, at most
+MANY_VALUES = 3  # in the place of one that are right: then none of them is known to be meant
 RUNS = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)  # code that can be called
 MOVED = {  # what may stand at another place -> what a race is said to lack
     "the commit": r"cp\.async|bulk copy|wgmma",
@@ -117,6 +121,8 @@ OF_TRUSTED = 0.25  # of this: where another change of the line moved wrong eleme
 OF_NEXT, LAST = 0.1, 9  # ranks that a change is after that of its line and rank before it, of so many
 OF_ORDER = (Kind.RACE, Kind.UNINITIALISED, Kind.DEADLOCK)  # findings that a barrier may take away
 
+_LEAVING = re.compile(r"^\s*if\s*\(.*\)\s*(?:return|continue|break);\s*(?://.*)?$")
+_VALUE = re.compile(r"(`[^`]+`) is `")
 _QUOTIENT = re.compile(r"(?<![\w.])(\d+) ?/ ?(\d+)(?![\w.])")
 _WHOLE = re.compile(r"\bconstexpr\s+(?:unsigned|u?int\w*)\s+(\w+)\s*=")
 _REAL = re.compile(r"\bconstexpr\s+float\s+(\w+)\s*=\s*(-?\d[\d.]*(?:e-?\d+)?)f;")
@@ -152,6 +158,8 @@ class Trial:
     longer: int = 0  # calls that may take more than such a limit
     reached: frozenset[int] = frozenset()  # lines that the failing case comes to
     unreached: frozenset[int] = frozenset()  # and that it does not
+    repeated: frozenset[int] = frozenset()  # lines of loops that go round there
+    still_repeated: frozenset[int] = frozenset()  # of the changed code, where it was called last on all cases
     suspected: frozenset[int] = frozenset()  # of those that it comes to: where one that is right does not
     dropped: frozenset[int] = frozenset()  # lines of the PTX: of the kernels that it does not launch
     calls: dict[CaseKey, tuple[Case, Call]] = field(default_factory=dict)
@@ -164,7 +172,7 @@ class Trial:
     told: CaseKey | None = None  # the case that was wrong last, of those that confirm a change
     least: int = LEAST_RIGHT  # cases that a change must make right
     confirmed: int = 0  # cases that are right with each change that was found; 0: none was
-    constants: Mapping[str, int] = field(default_factory=dict)  # that the file names
+    source: str = ""  # the learner's file
     tried: list[Change] = field(default_factory=list)
     better: list[tuple[int, Change]] = field(default_factory=list)  # how many elements are still wrong
     answers: dict[tuple[CaseKey, bytes], float] = field(default_factory=dict)  # wrong ones, each with its doubt
@@ -190,6 +198,14 @@ class Trial:
             pieces += [*kept[last:at], lines[number]]
             last = at + (at < len(numbers) and numbers[at] == number)
         return self.write([*pieces, *kept[last:]])
+
+    @cached_property
+    def constants(self) -> Mapping[str, int]:
+        return constants_of(self.source)
+
+    @cached_property
+    def relatives(self) -> Mapping[str, Collection[str]]:
+        return relatives_of(self.source)
 
     @cached_property
     def _kept(self) -> tuple[list[int], list[str]]:
@@ -225,7 +241,7 @@ class Trial:
         seen = {line for kernel in outcome.coverage for line, _ in kernel.lines}
         blocks = sum(prod(item.grid) * item.times * (item.smem_bytes + LEAST_SHARED) for item in outcome.launched)
         self.of_call = (OF_CLOSE_CALL if self.close else OF_CALL) + OF_SHARED_BYTE * min(blocks, MOST_SHARED)
-        self.reached = _reached(outcome)
+        self.reached, self.repeated = _reached(outcome), _repeated(outcome)
         self.unreached = frozenset(seen - self.reached)
         launched = [kernel.launched or bool(outcome.findings) for kernel in outcome.coverage]  # it ends the call
         self.dropped = frozenset(without(self.text, launched))
@@ -286,7 +302,7 @@ class Trial:
         right = count >= min(len(cases), self.least)
         if right:
             _, outcome = self.call(cases[0], ptx, coverage=True)
-            right = self.reached <= _reached(outcome)
+            right, self.still_repeated = self.reached <= _reached(outcome), _repeated(outcome)
             self.confirmed = min(self.confirmed or count, count)
         ptx.unlink()
         return right
@@ -310,9 +326,14 @@ class Trial:
         return count
 
     def stays_right(self, text: Sequence[str]) -> bool:
-        """Whether changed code is right in more cases."""
+        """Whether changed code is right in more cases, and its loops go round in some case, those of the failing case:
+        a step that is too large ends a loop before it comes to what is wrong."""
         ptx = self.write(text)
         right = self.more_are_right(ptx)
+        if right and not self.repeated <= self.still_repeated:
+            limit = replace(self.lab.limits, instructions=OF_OTHERS)
+            _, outcome = self.call(next(iter(self.calls)), None, coverage=True, limits=limit)
+            right = self.repeated <= self.still_repeated | _repeated(outcome)
         ptx.unlink()
         return right
 
@@ -350,6 +371,11 @@ def _reached(outcome: Outcome) -> frozenset[int]:
     return frozenset(line for kernel in outcome.coverage for line, came in kernel.lines if came)
 
 
+def _repeated(outcome: Outcome) -> frozenset[int]:
+    """The lines of loops that went round since the code was loaded."""
+    return frozenset(line for kernel in outcome.coverage for line, state in kernel.loops if state == AGAIN)
+
+
 def _bytes_of(outcome: Outcome) -> bytes:
     return b"".join(bytes(outcome.outputs[name]) for name in sorted(outcome.outputs))
 
@@ -382,8 +408,8 @@ def repair(
     ):
         sandbox.load(program)
         text, source = (path.read_text(errors="replace") for path in (program.ptx, program.source))
-        own, constants = _own_lines(source, skeleton_of(lab.kata)), constants_of(source)
-        trial = Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind, constants=constants)
+        own = _own_lines(source, skeleton_of(lab.kata))
+        trial = Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind, source=source)
         if not trial.is_wrong(cases[0]):
             return
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
@@ -450,8 +476,8 @@ class _Files:
         return None if ptx is None else self._trial(ptx.parent, ptx.read_text(errors="replace"), SOURCE_SECONDS)
 
     def _trial(self, folder: Path, text: str, seconds: float) -> Trial:
-        own, constants = self.trial, constants_of(self.source)
-        one = Trial(own.lab, own.sandbox, folder, own.name, text, own.kind, seconds, close=True, constants=constants)
+        own = self.trial
+        one = Trial(own.lab, own.sandbox, folder, own.name, text, own.kind, seconds, close=True, source=self.source)
         one.suspected, one.doubts = own.suspected, own.doubts
         return one
 
@@ -593,9 +619,21 @@ def _found_whole(
         changes.sort(key=lambda change: is_helper(source, change.line))
     changes += guarded_of(text, name, own, near, trial.constants)
     left, trial.seconds = trial.seconds, WHOLE_SECONDS
-    found = [*islice(_right_ones(trial, changes, cases), 1)]
+    found = [*islice(_right_ones(trial, changes, cases), 1)]  # a barrier is often right in several places
+    if found and found[0].loops:
+        further_out = [*_further_out(found[0], changes, Code(source))]
+        found = [*islice(_right_ones(trial, further_out, cases), 1)] or found
     trial.seconds = left - (WHOLE_SECONDS - trial.seconds) / 2  # more than half of it is rarely used
-    return found  # a barrier is often right in several places
+    return found
+
+
+def _further_out(first: Change, changes: Sequence[Change], code: Code) -> Iterator[Change]:
+    """Those that add the same as the ``first`` in the same function, in fewer loops; the outermost before others."""
+    noun, function = first.words.partition(" stands ")[0], code.function_at(first.line)
+    for each in sorted(changes, key=lambda change: change.loops):
+        same = each.words.partition(" stands ")[0] == noun and code.function_at(each.line) == function
+        if each.loops < first.loops and same:
+            yield each
 
 
 def _found_valued(trial: Trial, cases: Sequence[CaseKey], source: str, own: Collection[int]) -> list[Change]:
@@ -664,7 +702,7 @@ def _found(
     """The changes of the first step that has any, in the learner's own lines."""
     first = lines_behind(trial.text, trial.name, near) if near else frozenset[int]()
     for kinds in steps:
-        changes = changes_of(trial.text, trial.name, kinds, own, trial.constants)
+        changes = changes_of(trial.text, trial.name, kinds, own, trial.constants, trial.relatives)
         ranks = [0.0 if change.line in first or change.line in trial.suspected else OF_OTHER_LINE for change in changes]
         if found := list(_right_ones(trial, changes, cases, ranks)):
             return found
@@ -774,7 +812,23 @@ def _right_ones(
         if right and trial.are_right(cases, changed := change.applied(text), limit) and trial.stays_right(changed):
             lines.add(change.line)
             most = min(most, rank + behind)
-            yield change
+            yield _left_out(trial, change, cases, limit) or change
+
+
+def _left_out(trial: Trial, change: Change, cases: Sequence[CaseKey], limit: int) -> Change | None:
+    """Where a change of a condition makes all right, and so does to leave out its ``return``, that is what it says."""
+    words = _LEAVING.match(trial.source.split("\n")[change.line - 1] if trial.source else "")
+    if words is None or EDGE_WORDS in change.words:
+        return None
+    text = trial.text.split("\n")
+    for never in never_of(trial.text, trial.name, change.line):
+        changed = never.applied(text)
+        ptx = trial.write(changed)
+        right = trial.is_right(cases[0], ptx, trial.limit)
+        ptx.unlink()
+        if right and trial.are_right(cases, changed, limit) and trial.stays_right(changed):
+            return never
+    return None
 
 
 def _right_launchers(
@@ -871,9 +925,17 @@ def _way(change: Change | LauncherChange, names: Names) -> str:
     return f"on line {change.line} {names.named(change.words, change.line)}"
 
 
+def _specific(change: Change | LauncherChange, found: Sequence[Change | LauncherChange]) -> Change | LauncherChange:
+    """The change; where several values in the place of one are right, it does not say which."""
+    if not isinstance(change, Change) or (said := _VALUE.match(change.words)) is None:
+        return change
+    others = {each.words for each in found if each.line == change.line and each.words.startswith(f"{said[1]} is `")}
+    return replace(change, words=f"{said[1]} has another value") if len(others) >= MANY_VALUES else change
+
+
 def _words(found: Sequence[Change | LauncherChange], cases: int, joined: str, names: Names) -> str:
     """``all 9 cases that were tried are right if on line 12 `<=` is `<```"""
-    first = {change.line: change for change in reversed(found)}
+    first = {change.line: _specific(change, found) for change in reversed(found)}
     chosen = found if joined == "and" else [first[line] for line in sorted(first, key=_known)]
     ways = [_way(each, names) for each in chosen]
     return f"all {cases} cases that were tried are right if {(', and ' if joined == 'and' else ', or if ').join(ways)}"

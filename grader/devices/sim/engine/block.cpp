@@ -127,6 +127,7 @@ void Block::start(u64 linear, u32 from) {
         warp.executed = 0;
         warp.awaited = 0;
         warp.move(ALL, 0);
+        std::fill(warp.jumped, warp.jumped + LANES, Warp::NEVER);
         if (!program->calls.empty()) std::fill(warp.stacks, warp.stacks + LANES, Stack());
         fill_specials(warp, false);
     }
@@ -373,6 +374,29 @@ std::string Block::line_words(u32 pc) const {
     return callers.empty() ? words : words + ")";
 }
 
+// The last branch before an instruction, taken or not, of a lane that took `jump` last; NEVER where that is not known.
+static u32 branch_to(const std::vector<Instruction>& code, u32 pc, u32 jump) {
+    for (;; --pc) {
+        if (jump != Warp::NEVER && code[jump].target == pc) return jump;
+        if (pc == 0) return Warp::NEVER;
+        const Instruction& before = code[pc - 1];
+        if (before.flow == Flow::branch) return before.guard < 0 ? Warp::NEVER : pc - 1;
+        const std::string_view form = before.entry ? std::string_view(before.entry->form) : std::string_view();
+        const bool ends = form.substr(0, 3) == "ret" || form == "exit" || form == "trap" || form.substr(0, 3) == "brx";
+        if (ends) return Warp::NEVER;
+    }
+}
+
+// Compilers give all returns of a kernel one instruction, on the line of its last brace: then the branch that led there
+// says more.
+std::string Block::exit_words(const Warp& warp, int lane) const {
+    const u32 exit = warp.pc[lane], line = line_of(exit).line;
+    for (u32 pc = 0; pc < program->code.size(); ++pc)
+        if (line_of(pc).line > line && line_of(pc).file == line_of(exit).file) return "on line " + std::to_string(line);
+    const u32 branch = branch_to(program->code, exit, warp.jumped[lane]);
+    return branch == Warp::NEVER ? "on line " + std::to_string(line) : "after the branch on " + line_words(branch);
+}
+
 std::string Block::thread(u32 linear) const {
     const u32* n = launch->block;
     return thread_name(linear % n[0], linear / n[0] % n[1], linear / (n[0] * n[1]));
@@ -440,8 +464,10 @@ void Block::deadlock_at_warp_sync(const Warp& warp) {
     stop_at(
         at(warp, pc, lane, FindingKind::deadlock,
            thread(warp.thread(lane)) + " waits in " + in.entry->form + " for all lanes of its mask, but " +
-               thread(warp.thread(other)) + (gone ? " has exited" : " waits") + " on line " +
-               std::to_string(line_of(warp.pc[other]).line) + " and never comes"));
+               thread(warp.thread(other)) +
+               (gone ? " has exited " + exit_words(warp, other)
+                     : " waits on line " + std::to_string(line_of(warp.pc[other]).line)) +
+               " and never comes"));
 }
 
 std::string Block::elected_words() const {
@@ -475,8 +501,8 @@ void Block::deadlock() {
             const bool here = (warp.at_barrier >> l & 1) && warp.pc[l] == pc, gone = !(warp.alive >> l & 1);
             (here ? waiting : gone ? exited : elsewhere) += 1;
             if (here || !other.empty()) continue;
-            other = thread(warp.thread(l)) + (gone ? " exited" : " waits") + " on line " +
-                    std::to_string(line_of(warp.pc[l]).line);
+            other = thread(warp.thread(l)) + (gone ? " exited " + exit_words(warp, l)
+                                                   : " waits on line " + std::to_string(line_of(warp.pc[l]).line));
         }
     }
     std::string message = plural(waiting, "thread") + " of the block wait" + (waiting == 1 ? "s" : "") +

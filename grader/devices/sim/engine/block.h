@@ -75,6 +75,7 @@ struct Block {
     SourceLine line_of(u32 pc) const;
     std::string line_words(u32 pc) const;  // "line 7 (called on line 30)", where 7 is in an inlined function
     std::string thread(u32 linear) const;  // "thread (1,0,0)"
+    std::string exit_words(const Warp& warp, int lane) const;  // "on line 9", "after the branch on line 7"
     // Of a deadlock, where elect.sync has not chosen the first lane: that PTX leaves it open; else nothing.
     std::string elected_words() const;
     const Extent* extent_of(u64 shared_address) const;  // the array that it lies in; null: none begins before it

@@ -43,8 +43,7 @@ void require_present(Warp& warp, const Instruction& in, Mask mask, Mask gone) {
         block.thread(warp.thread(lane)) +
             (shuffle ? " names in the mask of " + in.entry->form + " a lane that is gone: "
                      : " comes to " + in.entry->form + ", which all lanes of the warp must execute, but ") +
-            block.thread(warp.thread(other)) + " has exited on line " +
-            std::to_string(block.line_of(warp.pc[other]).line)));
+            block.thread(warp.thread(other)) + " has exited " + block.exit_words(warp, other)));
 }
 
 // All lanes of the member masks that stand at this instruction, or none when
@@ -255,8 +254,7 @@ void Warp::run(u64 budget) {
 // or have used their budget.
 void Warp::run_group(u32 start, u32 limit, bool alone, u64 budget) {
     const Mask group = active;
-    const u64 lanes = u64(__builtin_popcount(group));
-    u32 at = start;
+    u32 at = start, jump = NEVER;
     u64 done = 0;
     for (;;) {
         const Instruction& in = code[at];
@@ -277,10 +275,14 @@ void Warp::run_group(u32 start, u32 limit, bool alone, u64 budget) {
             if (mask) ways->note(at, true);
             if (mask != group) ways->note(at, false);
             if (mask && mask != group) {
+                note_jump(group, jump);
+                jump = NEVER;
+                note_jump(mask, at);
                 move(group, at + 1);
                 move(mask, in.target);
                 break;
             }
+            if (mask) jump = at;
             at = mask ? in.target : at + 1;
         } else if (in.flow == Flow::warp_sync && mask) {
             check_members(*this, in, mask);
@@ -306,8 +308,9 @@ void Warp::run_group(u32 start, u32 limit, bool alone, u64 budget) {
             break;
         }
     }
+    note_jump(group, jump);
     executed += done;
-    executed_lanes += done * lanes;
+    executed_lanes += done * u64(__builtin_popcount(group));
 }
 
 }  // namespace sim

@@ -34,6 +34,8 @@ struct LaneKnowledge {
 };
 
 struct Warp {
+    static constexpr u32 NEVER = ~0u;
+
     u8* rows = nullptr;  // the register file
     Block* block = nullptr;
     const Launch* launch = nullptr;
@@ -61,6 +63,7 @@ struct Warp {
     u32 known_min = 0;                 // least of `known`
     std::vector<LaneKnowledge> parts;  // of lanes that have parted; no lane is in two
     alignas(64) u32 pc[LANES] = {};
+    alignas(64) u32 jumped[LANES] = {};  // the branch that a lane took last; NEVER: it has taken none
     Stack stacks[LANES];
     Poisons poisons;  // values in its registers that no lane may use
 
@@ -117,6 +120,10 @@ struct Warp {
 
     void move(Mask lanes, u32 to) {
         for (int l = 0; l < LANES; ++l) pc[l] = lanes >> l & 1 ? to : pc[l];
+    }
+    void note_jump(Mask lanes, u32 at) {
+        if (at == NEVER) return;
+        for (int l = 0; l < LANES; ++l) jumped[l] = lanes >> l & 1 ? at : jumped[l];
     }
 
  private:
