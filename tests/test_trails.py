@@ -127,6 +127,14 @@ def test_an_element_that_is_read_and_put_nowhere(device: SimDevice) -> None:
     )
 
 
+def test_a_place_between_two_kernels_that_no_thread_reads(device: SimDevice) -> None:
+    line = line_of(TRAILS, "between_blocks")
+    assert (
+        path(device, "between_blocks", 128)
+        == f"x[96] is in scratch[3], which line {line} writes, and no thread reads it there"
+    )
+
+
 def test_an_element_that_no_thread_reads(device: SimDevice) -> None:
     assert path(device, "not_read", 100) == "no thread reads x[99]"
 

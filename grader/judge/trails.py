@@ -223,7 +223,7 @@ def _lost(way: _Way) -> _Said | None:
     unseen = [each for each in way.steps if each.access == "read" and not way.is_input(each) and each not in taken]
     if unseen:
         return None  # of a place that something has written without being seen
-    if taken:
+    if taken and not _is_put_last(way, kept[-1], taken):
         return _taken(way, taken)
     if trail.blind:
         return None
@@ -238,6 +238,12 @@ def _lost(way: _Way) -> _Said | None:
         block = _triple(way.writer.block)
         return _Said(f"no thread of block {block}, which writes {way.target.words}, reads {way.name}", None, 0)
     return None
+
+
+def _is_put_last(way: _Way, last: TrailStep, taken: Sequence[TrailStep]) -> bool:
+    """Whether what was read of the element was put elsewhere after that, where no thread reads it."""
+    places = {_place(each) for each in taken}
+    return _place(last) not in places and way.steps.index(last) > way.steps.index(taken[-1])
 
 
 def _taken(way: _Way, taken: Sequence[TrailStep]) -> _Said | None:

@@ -166,7 +166,7 @@ void Trail::keep(const Warp& warp, const Event& event, size_t number, int lane, 
     } else {
         const Allocation* allocation = warp.launch->memory->find(address);
         if (!allocation || allocation->kind == AllocationKind::parameter) return;
-        const u32 item = std::max(allocation->itemsize, 1u);
+        const u32 item = allocation->itemsize ? allocation->itemsize : std::min(event.bytes, 4u);
         const Place place = inside(allocation->name, s64(address - allocation->base), item, item);
         step.place = place.text, step.buffer = allocation->name, step.index = place.index;
     }
