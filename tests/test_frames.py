@@ -235,6 +235,7 @@ def frame(listed: object, **changed: object) -> bytes:
         "coverage": [],
         "launched": [],
         "births": [],
+        "trail": None,
         "unwritten": {},
     }
     text = json.dumps({"blobs": listed, "header": {**header, "timing": None, "spent": False, **changed}}).encode()

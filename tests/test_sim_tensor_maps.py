@@ -306,8 +306,16 @@ WRONG: dict[str, tuple[str, str, list[str]]] = {
     "left_of": ("out of bounds", "double_store", ["begins at -4", "32 x 40 f32"]),
     "edge_missing": ("uninitialised", "edge_store", ["reads tile[4", "no thread has written"]),
     "copied_map": ("crash", "copied_map", ["local memory", "__grid_constant__"]),
-    "wide_box": ("crash", "one_box", ["refused", "256 bytes", "128-byte swizzle"]),
-    "stride_in_elements": ("crash", "one_box", ["refused", "41 bytes", "multiple of 16"]),
+    "wide_box": (
+        "crash",
+        "one_box",
+        ["refused", "256 bytes (", "128-byte swizzle takes at most 128 bytes (", "; given: ", "box {"],
+    ),
+    "stride_in_elements": (
+        "crash",
+        "one_box",
+        ["refused", "41 bytes", "multiple of 16 bytes (", "strides {41} bytes", "no swizzle"],
+    ),
     "too_tall": ("out of bounds", "one_box", ["x[", "32 x 40 f32"]),
     "pixels_by_tiles": ("crash", "pixels_load", ["cuTensorMapEncodeTiled", "mode"]),
     "no_map": ("crash", "pointer", ["cuTensorMapEncodeIm2col has written"]),

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal, Protocol
 
-from grader.devices.counters import Birth, CallCounters, KernelCoverage, Launch, Launched, Writer
+from grader.devices.counters import Birth, CallCounters, KernelCoverage, Launch, Launched, Trail, Writer
 
 SIM_ARCH = "sm_90a"
 SIM_ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a")  # engine/limits.cpp has a card for each
@@ -231,6 +231,7 @@ class Call:
     counters: bool = False  # count what the kernels do, on the simulator
     coverage: bool = False  # say which lines threads came to, in this call and all before it, on the simulator
     births: bool = False  # note where nan and infinities first come from, on the simulator
+    trail: int = 0  # 1: note all accesses, on the simulator; 2: say which of them now move other bytes
     card: Card | None = None  # of the simulator; None: the full one
     host: tuple[HostChange, ...] = ()  # on the simulator
     forgive_copies: bool = False  # for code that nvcc has not optimised, on the simulator: see the engine's Launch
@@ -303,8 +304,8 @@ class Outcome:
     ``order`` is where a kernel used an atomic that gives another result in another order of threads, on the simulator.
     After a timing run there is ``timing`` and no outputs. ``asked_card`` says that the launcher asked the simulator, in
     this call or before it in the same process, what card it is on: it may have kept the answer. ``births`` are in the
-    order of time, blocks one after the other. ``unwritten`` says of each output, where only some rows of it were asked
-    for, how many elements in all still hold the poison.
+    order of time, blocks one after the other. ``trail`` is that of a call with ``trail``. ``unwritten`` says of each
+    output, where only some rows of it were asked for, how many elements in all still hold the poison.
     """
 
     outputs: Outputs = field(default_factory=dict)
@@ -318,6 +319,7 @@ class Outcome:
     coverage: tuple[KernelCoverage, ...] = ()
     launched: tuple[Launched, ...] = ()
     births: tuple[Birth, ...] = ()
+    trail: Trail | None = None
     unwritten: Mapping[str, int] = field(default_factory=dict)
 
     @property

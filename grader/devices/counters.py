@@ -153,6 +153,40 @@ class Birth:
 
 
 @dataclass(frozen=True)
+class TrailStep:
+    """An access of the second of two calls that moves other bytes than in the first: its first thread.
+
+    ``access`` is "read", "write" or "atomic". ``place`` is the first element that differs: "tile[1][3]" in shared
+    memory, "x[5]" in global memory. There ``buffer`` is its name, and ``index`` counts its elements; in shared memory
+    ``buffer`` is None, and ``index`` counts the bytes of the block's. ``launch`` counts the call's from 1. ``lanes``
+    is a mask of the lanes of the warp with the same access. ``together``: they share what they read, as in ldmatrix.
+    """
+
+    access: str
+    place: str
+    launch: int
+    index: int
+    lanes: int
+    together: bool
+    by: Writer
+    buffer: str | None = None
+
+
+@dataclass(frozen=True)
+class Trail:
+    """The accesses of a call that move other bytes than those of the call before it, in the order of time.
+
+    In full for the block that writes the first watched element, a few of all others. ``parted``: the two calls do not
+    go the same way, or one is too long: then steps may be missing. ``blind``: the launches read shared memory in ways
+    that are not noted, too, such as wgmma and bulk stores.
+    """
+
+    steps: tuple[TrailStep, ...] = ()
+    parted: bool = False
+    blind: bool = False
+
+
+@dataclass(frozen=True)
 class Launched:
     """What a launcher launched: a kernel by its name, with template arguments; ``times`` in a row with the same shape.
 

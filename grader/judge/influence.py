@@ -7,11 +7,12 @@ the launcher's answer. This needs no formula: it works for sums behind a root, a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from grader.judge.integers import are_places
 from grader.judge.lab import Judged, Lab
-from grader.judge.target import Target, floats, range_words, target_of
+from grader.judge.target import Element, Observed, Part, Target, floats, range_words, target_of
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -26,7 +27,7 @@ LOWEST, STEPS = 0.5, 128  # all elements are whole 128ths from 0.5 on, below 1.5
 LARGER = 3  # wrong cases, beside the smallest
 
 
-def influences(lab: Lab, one: Judged) -> Iterator[str]:
+def influences(lab: Lab, one: Judged) -> Iterator[Observed]:
     """At most one clue, of the smallest wrong case or of a larger one."""
     import numpy
 
@@ -42,12 +43,13 @@ def influences(lab: Lab, one: Judged) -> Iterator[str]:
         target = target_of(lab, each)
         places = not target.is_float and are_places(lab, one.first_wrong)
         for tensor in floats(target):
-            if words := _of_input(target, tensor.name, places=places):
-                yield words if each is one else f"at {each.case.shape}: {words}"
+            if found := _of_input(target, tensor.name, places=places):
+                words = found.words if each is one else f"at {each.case.shape}: {found.words}"
+                yield replace(found, words=words)
                 return
 
 
-def _of_input(target: Target, name: str, *, places: bool) -> str | None:
+def _of_input(target: Target, name: str, *, places: bool) -> Observed | None:
     import numpy
 
     extent = next(tensor for tensor in target.lab.spec.inputs if tensor.name == name).extent(target.case.sizes)
@@ -58,17 +60,20 @@ def _of_input(target: Target, name: str, *, places: bool) -> str | None:
     if not search.is_finite:
         return None
     if places:
-        return search.raised(name, extent)
+        raised = search.raised(name, extent)
+        return None if raised is None else Observed(raised)
     must = [each for each in range(size) if search.must_change([each])]
     if not must:
         return None
     own = [target.flat] if tuple(extent) == target.shape else []
     if (lacking := search.without_influence(must)) not in (None, own):  # its own element may cancel itself
         which = range_words(name, extent, lacking or [])
-        return f"{target.words} does not depend on {which}, and must"
+        named = tuple(Element(name, flat, Part.LACKING) for flat in (lacking or [])[:1])
+        return Observed(f"{target.words} does not depend on {which}, and must", target, named)
     others = [each for each in range(size) if search.must_not_change([each])]
     if (foreign := search.foreign(others)) is not None:
-        return f"{range_words(name, extent, [foreign])} changes {target.words}, and must not"
+        words = f"{range_words(name, extent, [foreign])} changes {target.words}, and must not"
+        return Observed(words, target, (Element(name, foreign, Part.FOREIGN),))
     return None
 
 

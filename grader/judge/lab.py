@@ -71,21 +71,28 @@ class Lab:
     steady: bool = False
 
     def run(
-        self, case: Case, *, watch: Sequence[tuple[str, int]] = (), births: int = 0, order: int | None = None
+        self,
+        case: Case,
+        *,
+        watch: Sequence[tuple[str, int]] = (),
+        births: int = 0,
+        order: int | None = None,
+        trail: int = 0,
+        most: int = INSTRUCTIONS,
     ) -> Outcome | None:
         """What a call on the case gives; None where it does not come to an answer, or enough was tried.
 
         ``births``: note them, in a call of at most so many warp instructions. ``order``: warps and blocks run in
-        that of the call with this number.
+        that of the call with this number. ``trail`` is the call's; ``most`` are the warp instructions that it may take.
         """
         if self.calls <= 0 or self.instructions <= 0 or self.findings <= 0:
             return None
-        most = min(self.limits.instructions, self.instructions, births or self.instructions)
+        most = min(self.limits.instructions, self.instructions, births or most)
         limits = replace(self.limits, instructions=most, seconds=SECONDS)
         call = case.call(nth=self.nth, limits=limits, watch=tuple(watch))
         if order is not None:
             call = replace(call, seed=case.call(nth=order, limits=limits).seed)
-        outcome = self.call(replace(call, births=bool(births)))
+        outcome = self.call(replace(call, births=bool(births), trail=trail))
         self.calls -= 1
         self.instructions -= outcome.executed
         if outcome.findings:

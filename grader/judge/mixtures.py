@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from grader.content.spec import Tensor
 from grader.judge.lab import place
-from grader.judge.target import Target, floats, range_words
+from grader.judge.target import Element, Observed, Part, Target, floats, range_words
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -95,8 +95,8 @@ class Mixture:
         return None if got is None or want is None else (got, want)
 
 
-def mixture(target: Target) -> Iterator[str]:
-    """At most one clue, in words."""
+def mixture(target: Target) -> Iterator[Observed]:
+    """At most one clue."""
     mean = _mixture_of(target)
     if mean is None or -(-mean.rows // mean.width) > READS:
         return
@@ -106,10 +106,10 @@ def mixture(target: Target) -> Iterator[str]:
         return
     if (words := _columns(mean, base, pair)) or not _adds_up(mean, base, pair):
         if words:
-            yield words
+            yield Observed(words)
         return
     if words := _members(mean, *pair):
-        yield words
+        yield Observed(words, target, tuple(_strangers(mean, *pair)))
         return
     keys = [row for row in everything if pair[1][row] > SMALL]
     if len(keys) < 2 or not _same(*pair):
@@ -119,7 +119,7 @@ def mixture(target: Target) -> Iterator[str]:
         return
     for of in (_rescaled, _logits):
         if words := of(mean, scorers[0], keys):
-            yield words
+            yield Observed(words)
             return
 
 
@@ -248,6 +248,17 @@ def _members(mean: Mixture, got: ndarray, want: ndarray) -> str | None:
         words = f"where all logits are 0, the weights are 1/{round(count)}, not 1/{number}"
         return f"{mean.words}: {words}: their sum counts {abs(round(count) - number)} {off}"
     return None
+
+
+def _strangers(mean: Mixture, got: ndarray, want: ndarray) -> Iterator[Element]:
+    """The first row that has a weight and must not, and the first that has none and must: the element of each in the
+    target's column."""
+    for rows, part in (
+        ((want <= SMALL) & (got > SMALL), Part.FOREIGN),
+        ((want > SMALL) & (got <= SMALL), Part.LACKING),
+    ):
+        if bool(rows.any()):
+            yield Element(mean.values.name, int(rows.argmax()) * mean.width + mean.target.flat % mean.width, part)
 
 
 def _runs(rows: ndarray, times: ndarray) -> list[tuple[int, int]]:

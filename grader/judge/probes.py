@@ -11,7 +11,7 @@ A kernel that is not what the probe takes it for says so by the answers not addi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from grader.judge.influence import influences
@@ -19,7 +19,8 @@ from grader.judge.integers import of_integers
 from grader.judge.lab import Judged, Lab, element, place
 from grader.judge.mixtures import mixture
 from grader.judge.normalisers import normaliser
-from grader.judge.target import Target, floats, range_words, target_of
+from grader.judge.target import Element, Observed, Part, Target, floats, range_words, target_of
+from grader.judge.trails import ways
 from grader.verdict import Clue
 
 if TYPE_CHECKING:
@@ -33,17 +34,23 @@ ASKED = 44  # calls, at most, for the coefficients of one input
 STEPS = 600  # references, at most, that are worked out to know of what an element is a sum
 PARTNERS = 4  # elements whose partners are asked for
 RANGES = 3  # that a clue lists
+MOST_OF_ONE = 2  # elements of a clue, that are followed through memory
 
 
 def probe(lab: Lab, one: Judged) -> Iterator[Clue]:
-    """At most two clues: of copies, or else of sums and of products."""
-    lines = list(_copies(lab, one)) or list(mixture(target_of(lab, one))) or list(_larger_copies(lab, one))
-    if not lines and (lines := list(normaliser(lab, one))):
-        lines = list(influences(lab, one)) or lines  # elements that are left out say more than a sum that lacks them
-    lines = lines or [*_sums(lab, one), *_products(lab, one)]
-    lines = lines or list(of_integers(lab, one)) or list(influences(lab, one))
-    for words in lines[:2]:
-        yield Clue("probe", words)
+    """At most two clues, of copies, or else of sums and of products; and one on the way of the elements in them."""
+    found = list(_copies(lab, one)) or list(mixture(target_of(lab, one))) or list(_larger_copies(lab, one))
+    if not found and (found := [Observed(words) for words in normaliser(lab, one)]):
+        found = list(influences(lab, one)) or found  # elements that are left out say more than a sum that lacks them
+    found = found or [*_sums(lab, one), *_products(lab, one)]
+    found = found or [Observed(words) for words in of_integers(lab, one)] or list(influences(lab, one))
+    for each in found[:2]:
+        yield Clue("probe", each.words)
+    followed = [each for each in found[:2] if each.elements]
+    if followed and (target := followed[0].target) is not None:
+        yield from ways(
+            target, [each for one in followed if one.target is target for each in one.elements[:MOST_OF_ONE]]
+        )
 
 
 # -- what the launcher and the reference make of inputs --------------------------------------------------------------
@@ -76,7 +83,7 @@ def _is_linear(target: Target, name: str, base: Mapping[str, ndarray], *, alone:
 # -- copies ----------------------------------------------------------------------------------------------------------
 
 
-def _copies(lab: Lab, one: Judged) -> Iterator[str]:
+def _copies(lab: Lab, one: Judged) -> Iterator[Observed]:
     """Where every output element is a copy of an input's: which one was copied in place of which."""
     import numpy
 
@@ -106,18 +113,20 @@ def _copies(lab: Lab, one: Judged) -> Iterator[str]:
             last = int(numpy.flatnonzero(wrong)[-1])
             other = f"{target.at(last)} got {element(name, shape, int(got[last]))}"
             words += f"; {other}, expected {element(name, shape, int(want[last]))}"
-        yield words
+        taken, right = int(got[first]), int(want[first])
+        elements = (Element(name, taken, Part.FOREIGN), Element(name, right, Part.LACKING))
+        yield Observed(words, replace(target, flat=first), elements)
         return
 
 
-def _larger_copies(lab: Lab, one: Judged) -> Iterator[str]:
+def _larger_copies(lab: Lab, one: Judged) -> Iterator[Observed]:
     """The same in the largest wrong answer that was seen: in the smallest there may be nothing else to copy."""
     wrong = [each for each in lab.judged.values() if each.wrong and each.first_wrong == one.first_wrong]
     wrong = [each for each in wrong if max(value.size for value in each.case.inputs.values()) <= LABELS**2]
     largest = max(wrong, key=lambda each: each.compared[each.first_wrong].got.size, default=one)
     if largest is not one and not bool(largest.compared[largest.first_wrong].unwritten.any()):
-        for words in _copies(lab, largest):
-            yield f"at {largest.case.shape}: {words}"
+        for found in _copies(lab, largest):
+            yield replace(found, words=f"at {largest.case.shape}: {found.words}")
 
 
 def _with(make: Callable[[Mapping[str, ndarray]], ndarray | None], base: Mapping[str, ndarray]) -> Make:
@@ -192,7 +201,7 @@ class Run:
     times: int
 
 
-def _sums(lab: Lab, one: Judged) -> Iterator[str]:
+def _sums(lab: Lab, one: Judged) -> Iterator[Observed]:
     import numpy
 
     target, asked = target_of(lab, one), ASKED
@@ -207,7 +216,7 @@ def _sums(lab: Lab, one: Judged) -> Iterator[str]:
         asked -= before - lab.calls
 
 
-def _terms(target: Target, name: str, base: Mapping[str, ndarray], asked: int) -> Iterator[str]:
+def _terms(target: Target, name: str, base: Mapping[str, ndarray], asked: int) -> Iterator[Observed]:
     """Terms of one input that the element lacks, has several times, or that do not belong to it."""
     import numpy
 
@@ -220,7 +229,7 @@ def _terms(target: Target, name: str, base: Mapping[str, ndarray], asked: int) -
     if nothing[target.flat] != 0:
         if numpy.isfinite(nothing[target.flat]):
             found = f"{target.words} is {nothing[target.flat]:.6g}, expected 0"
-            yield f"with {name} all 0, {found}: it has terms without {name}"
+            yield Observed(f"with {name} all 0, {found}: it has terms without {name}")
         return
     support = _support(target, name, base)
     if support is None:
@@ -230,7 +239,10 @@ def _terms(target: Target, name: str, base: Mapping[str, ndarray], asked: int) -
         runs = search.runs()
         asked = search.asked
         if runs:
-            yield _terms_words(target, name, shape, places, runs, belongs)
+            part = Part.LACKING if belongs else Part.FOREIGN
+            named = [int(places[run.first]) for run in runs[:RANGES] if not belongs or run.times == 0]
+            words = _terms_words(target, name, shape, places, runs, belongs)
+            yield Observed(words, target, tuple(Element(name, flat, part) for flat in named))
         elif search.failed:
             return
 
@@ -362,7 +374,7 @@ def _terms_words(
 # -- products --------------------------------------------------------------------------------------------------------
 
 
-def _products(lab: Lab, one: Judged) -> Iterator[str]:
+def _products(lab: Lab, one: Judged) -> Iterator[Observed]:
     """Where two inputs are multiplied: elements of the first that meet others of the second than they must."""
     target = target_of(lab, one)
     base = _ones(target)
@@ -376,7 +388,7 @@ def _products(lab: Lab, one: Judged) -> Iterator[str]:
     count = len(support)
     spread = dict.fromkeys([0, 1, count // 2, count - 1, count // 4, 4 % count])
     chosen = [int(support[each]) for each in spread if each < count]
-    said = []
+    said, elements = [], list[Element]()
     for flat in chosen[: PARTNERS + 2]:
         partners = _partner(target, first, second, flat, base)
         if partners is None:
@@ -385,8 +397,9 @@ def _products(lab: Lab, one: Judged) -> Iterator[str]:
         if got != want:
             met, right = (element(second, base[second].shape, each) for each in (got, want))
             said.append(f"{element(first, base[first].shape, flat)} is multiplied with {met}, not with {right}")
+            elements += [Element(name, place, Part.MET) for name, place in ((first, flat), (second, got))]
     if said:
-        yield f"{target.words}: " + "; ".join(said[:2])
+        yield Observed(f"{target.words}: " + "; ".join(said[:2]), target, tuple(elements[:2]))
 
 
 def _partner(target: Target, first: str, second: str, flat: int, base: Mapping[str, ndarray]) -> tuple[int, int] | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from grader.content.spec import Tensor
+from grader.devices import Outcome
 from grader.judge.case import Case
 from grader.judge.comparison import compared
 from grader.judge.lab import Judged, Lab, element, place
@@ -17,6 +19,32 @@ if TYPE_CHECKING:
 MOST = 1 << 16  # elements of an input
 WIDE = ("i32", "i64")  # whole numbers that hold labels and sums of them
 LEAST_CASES = 2  # wrong ones, that tell a rule from chance
+
+
+class Part(Enum):
+    """What an input element is to a target that a probe found something out about."""
+
+    LACKING = "it must change the target, and does not"
+    FOREIGN = "it changes the target, and must not"
+    MET = "it is multiplied with another element than it must be"
+
+
+@dataclass(frozen=True)
+class Element:
+    """An element of an input, ``flat`` elements behind its first."""
+
+    name: str
+    flat: int
+    part: Part
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a probe found out, in words, and about which elements."""
+
+    words: str
+    target: Target | None = None
+    elements: tuple[Element, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,6 +82,12 @@ class Target:
             return None
         found = compared(outcome.outputs[self.name], case.expected[self.position])
         return numpy.where(found.unwritten, numpy.nan, found.got.astype(float)).reshape(-1)
+
+    def bytes_of(self, outcome: Outcome) -> bytes:
+        """Those of the target in an outcome of this case."""
+        tensor = self.lab.spec.outputs[self.position]
+        size = self.lab.spec.dtype(tensor, self.lab.kata).itemsize
+        return bytes(outcome.outputs[self.name][self.flat * size : (self.flat + 1) * size])
 
 
 def target_of(lab: Lab, one: Judged) -> Target:

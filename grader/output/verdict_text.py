@@ -37,6 +37,7 @@ NAMING = (
     "repair",
     "chosen",
     "probe",
+    "path",
     "nan",
     "unset",
     "mbarrier",
@@ -187,7 +188,10 @@ def _wrong(grade: Grade, verdict: Verdict) -> Iterable[str]:
 
 def _clues(grade: Grade, verdict: Verdict) -> Iterable[str]:
     """The most telling ones. A cause that is named needs less beside it."""
-    shown = verdict.clues[: CLUES_SHOWN if any(clue.about in NAMING for clue in verdict.clues) else CLUES_SHOWN + 1]
+    is_named, is_followed = (
+        any(clue.about in names for clue in verdict.clues[: CLUES_SHOWN + 1]) for names in (NAMING, ("path",))
+    )
+    shown = verdict.clues[: CLUES_SHOWN if is_named and not is_followed else CLUES_SHOWN + 1]
     yield from _clue_rows(grade, verdict, shown)
     if len(shown) < len(verdict.clues):
         yield _row("", f"({len(verdict.clues) - len(shown)} more with `kata grade --explain`)")

@@ -49,7 +49,7 @@ from grader.devices import (
     Undisclosed,
 )
 from grader.devices.contents import DIFFERENT, JUDGED
-from grader.devices.counters import Birth, CallCounters, KernelCoverage, Launch, Launched, Writer
+from grader.devices.counters import Birth, CallCounters, KernelCoverage, Launch, Launched, Trail, Writer
 from grader.devices.report_json import decode, encode
 
 SHARED_BYTES = 1 << 18  # from here on contents are shared: twice as fast as the socket; of half as much, no faster
@@ -350,7 +350,7 @@ class Child:
     def write_outcome(self, outcome: Outcome, *, spent: bool) -> None:
         """The header has the names of outputs and answers in the order of their contents."""
         timing = replace(outcome.timing, answers=(), again=()) if outcome.timing else None
-        reports = ("counters", "writers", "launches", "order", "coverage", "launched", "births")
+        reports = ("counters", "writers", "launches", "order", "coverage", "launched", "births", "trail")
         said = Outcome(
             findings=outcome.findings, timing=timing, asked_card=outcome.asked_card, unwritten=outcome.unwritten
         )
@@ -509,27 +509,33 @@ def _decode_pairs(found: Iterable[tuple[float, float]]) -> Pairs:
     return tuple((float(one), float(other)) for one, other in found)
 
 
+def _decode_timing(
+    timing: Mapping[str, Any] | None,
+    answers: tuple[tuple[int, Outputs], ...],
+    again: tuple[tuple[int, Outputs, Outputs], ...],
+) -> TimingResult | None:
+    if timing is None:
+        return None
+    finding = decode(Finding, timing["finding"], "the finding of a timing run") if timing["finding"] else None
+    pairs = {name: _decode_pairs(timing[name]) for name in ("times", "noise")}
+    beside = {name: (_decode_pairs(times), _decode_pairs(noise)) for name, (times, noise) in timing["beside"].items()}
+    clocks = tuple(timing["clocks_mhz"])
+    outputs_of = {
+        "answers": answers,
+        "again": again,
+        "unwritten": tuple(map(dict, timing["unwritten"])),
+        "beside": beside,
+    }
+    return TimingResult(**{**timing, **pairs, **outputs_of, "finding": finding, "clocks_mhz": clocks})
+
+
 def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Outcome:
     remaining = iter(blobs)
     outputs = {name: next(remaining) for name in header["outputs"]}
     result = [(number, {name: next(remaining) for name in names}) for number, names in header["timed_outputs"]]
-    answers, rest = result[: header["answers"]], iter(result[header["answers"] :])
-    again = [(number, timed, untimed) for (number, timed), (_, untimed) in zip(rest, rest, strict=True)]
-    timing = header["timing"]
-    if timing is not None:
-        finding = decode(Finding, timing["finding"], "the finding of a timing run") if timing["finding"] else None
-        pairs = {name: _decode_pairs(timing[name]) for name in ("times", "noise")}
-        beside = {
-            name: (_decode_pairs(times), _decode_pairs(noise)) for name, (times, noise) in timing["beside"].items()
-        }
-        clocks = tuple(timing["clocks_mhz"])
-        outputs_of = {
-            "answers": tuple(answers),
-            "again": tuple(again),
-            "unwritten": tuple(map(dict, timing["unwritten"])),
-            "beside": beside,
-        }
-        timing = TimingResult(**{**timing, **pairs, **outputs_of, "finding": finding, "clocks_mhz": clocks})
+    answers, rest = tuple(result[: header["answers"]]), iter(result[header["answers"] :])
+    again = tuple((number, timed, untimed) for (number, timed), (_, untimed) in zip(rest, rest, strict=True))
+    timing = _decode_timing(header["timing"], answers, again)
     findings = tuple(decode(Finding, item, "a finding") for item in header["findings"])
     counters = None if header["counters"] is None else decode(CallCounters, header["counters"], "the counters")
     writers = {place: decode(Writer, item, f"the writer of {place}") for place, item in header["writers"].items()}
@@ -538,7 +544,20 @@ def _decode_outcome(header: Mapping[str, Any], blobs: Iterable[Contents]) -> Out
     coverage = tuple(decode(KernelCoverage, item, "a kernel's coverage") for item in header["coverage"])
     launched = tuple(decode(Launched, item, "a launch") for item in header["launched"])
     births = tuple(decode(Birth, item, "a birth") for item in header["births"])
+    trail = None if header["trail"] is None else decode(Trail, header["trail"], "the trail")
     asked, unwritten = bool(header["asked_card"]), dict(header["unwritten"])
     return Outcome(
-        outputs, findings, counters, writers, launches, timing, order, asked, coverage, launched, births, unwritten
+        outputs,
+        findings,
+        counters,
+        writers,
+        launches,
+        timing,
+        order,
+        asked,
+        coverage,
+        launched,
+        births,
+        trail,
+        unwritten,
     )

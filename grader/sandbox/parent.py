@@ -30,7 +30,16 @@ from typing import IO, Any, TypeVar
 
 from grader.compile import unit
 from grader.devices import WARM_UP_S, Call, DeviceError, Finding, Limits, Outcome, Rehearsal, Undisclosed
-from grader.devices.counters import CallCounters, KernelCounters, KernelCoverage, Launch, Launched, Writer
+from grader.devices.counters import (
+    CallCounters,
+    KernelCounters,
+    KernelCoverage,
+    Launch,
+    Launched,
+    Trail,
+    TrailStep,
+    Writer,
+)
 from grader.sandbox.child import CUT_OFF, SandboxError
 from grader.sandbox.frames import FrameError, Parent, read_header, write_header
 from grader.sandbox.template import Template
@@ -183,7 +192,7 @@ class _Leaving:
         return self._gone_at <= then
 
 
-_SAID_OF_KERNELS = (CallCounters, KernelCounters, KernelCoverage, Launch, Launched, Writer)
+_SAID_OF_KERNELS = (CallCounters, KernelCounters, KernelCoverage, Launch, Launched, Trail, TrailStep, Writer)
 
 
 def _as_alone(tag: str, outcome: Outcome) -> Outcome:
@@ -205,7 +214,7 @@ def _as_alone(tag: str, outcome: Outcome) -> Outcome:
             return replace(value, **{name: plain(item) for name, item in vars(value).items()})
         return {key: plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
-    names = ("findings", "counters", "writers", "launches", "order", "coverage", "launched", "births")
+    names = ("findings", "counters", "writers", "launches", "order", "coverage", "launched", "births", "trail")
     return replace(outcome, **{name: plain(value) for name in names if (value := getattr(outcome, name))})
 
 

@@ -21,6 +21,7 @@ from grader.devices.sim.library import (
     add_watches,
     buffer_bytes,
     find_launcher,
+    follow,
     load_engine,
     load_kata,
     read_births,
@@ -30,6 +31,7 @@ from grader.devices.sim.library import (
     read_launched,
     read_order,
     read_runtime_calls,
+    read_trail,
     read_writers,
 )
 
@@ -101,6 +103,7 @@ class SimDevice:
                 coverage=read_coverage(engine) if call.coverage else (),
                 launched=read_launched(engine),
                 births=read_births(engine) if call.births else (),
+                trail=read_trail(engine) if call.trail else None,
             )
         finally:
             engine.sim_end()
@@ -119,6 +122,8 @@ class SimDevice:
             engine.sim_count()
         if call.births:
             engine.sim_trace()
+        if call.trail:
+            follow(engine, call, addresses)
 
 
 def supported_instructions(engine: Path | None = None) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from grader.content.source_file import first_line_with, lines_with
 from grader.devices import CTYPES, Buffer, Call, DeviceError, Finding, pointer
-from grader.devices.counters import Birth, CallCounters, KernelCoverage, Launched, Writer
+from grader.devices.counters import Birth, CallCounters, KernelCoverage, Launched, Trail, Writer
 from grader.devices.report_json import ReportError, decode
 from grader.devices.sim.arrays import SharedArray
 
@@ -58,6 +58,8 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_counted": (ctypes.c_char_p, ()),
     "sim_trace": (None, ()),
     "sim_births": (ctypes.c_char_p, ()),
+    "sim_follow": (None, (ctypes.c_int, ctypes.c_uint64)),
+    "sim_trail": (ctypes.c_char_p, ()),
     "sim_coverage": (ctypes.c_char_p, ()),
     "sim_end": (None, ()),
     "sim_finding_kinds": (ctypes.c_char_p, ()),
@@ -210,6 +212,19 @@ def read_births(engine: ctypes.CDLL) -> tuple[Birth, ...]:
     """Where a call with ``call.births`` first made nan and infinities. Raises DeviceError."""
     found = _report(engine.sim_births(), "births", list)
     return tuple(_read(Birth, item, "a birth") for item in found)
+
+
+def follow(engine: ctypes.CDLL, call: Call, addresses: Sequence[int]) -> None:
+    """Note the accesses of a call with ``call.trail``; the first watched element is the one that it is about."""
+    focus = 0
+    for buffer, address in zip(call.buffers, addresses, strict=True):
+        focus += sum(address + index * buffer.itemsize for name, index in call.watch[:1] if name == buffer.name)
+    engine.sim_follow(call.trail, focus)
+
+
+def read_trail(engine: ctypes.CDLL) -> Trail:
+    """What the second of two calls with ``call.trail`` moves that the first did not. Raises DeviceError."""
+    return _read(Trail, _report(engine.sim_trail(), "trail", dict), "the trail")
 
 
 def read_launched(engine: ctypes.CDLL) -> tuple[Launched, ...]:

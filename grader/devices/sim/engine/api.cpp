@@ -140,6 +140,18 @@ SIM_EXPORT const char* sim_births() {
     return text.c_str();
 }
 
+// Notes the accesses of the call, 1, or what it moves that the last call so noted did not, 2: see trail.h.
+SIM_EXPORT void sim_follow(int role, u64 focus) {
+    Device::get().follow(role == 1 ? Trail::Role::first : Trail::Role::second, focus);
+}
+
+// What was found, a JSON object.
+SIM_EXPORT const char* sim_trail() {
+    static std::string text;
+    text = Device::get().trail.json();
+    return text.c_str();
+}
+
 // What threads came to in all calls until now, a JSON list of kernels: see coverage.h.
 SIM_EXPORT const char* sim_coverage() {
     static std::string text;

@@ -5,6 +5,7 @@
 #include "cluster.h"
 #include "global_shadow.h"
 #include "operation.h"
+#include "trail.h"
 #include "check_access.h"
 
 namespace sim {
@@ -162,6 +163,7 @@ void Copies::land(const Copy& copy, Mask lanes) {
     check_shared_at(warp, block_, block_.program->code[copy.pc], copy.to, lanes, copy.bytes, Access::write, at);
     each_lane(lanes, [&](int l) { std::memcpy(at[l], copy.data[l], copy.bytes); });
     block_.shared.arrive(lanes, copy.to, copy.bytes);
+    if (Trail* trail = block_.launch->trail) trail->note_landed(warp, copy.pc, lanes, copy.to, copy.bytes, at);
 }
 
 // ---- bulk copies
@@ -277,6 +279,14 @@ void Copies::land_bulk(const BulkCopy& copy) {
         std::memcpy(to_bytes + i, copy.data.data() + i, Copy::MOST);
         to[copy.lane] = copy.shared + i;
         block_.shared.initialise(Mask(1) << copy.lane, to, Copy::MOST);
+    }
+    Trail* trail = block_.launch->trail;
+    u8* at[LANES];
+    for (u64 i = 0; trail && issuer(copy).block == &block_ && i + Copy::MOST <= copy.extent; i += Copy::MOST) {
+        if (!copy.written.empty() && !copy.written[i]) continue;
+        to[copy.lane] = copy.shared + i;
+        at[copy.lane] = to_bytes + i;
+        trail->note_landed(issuer(copy), copy.pc, Mask(1) << copy.lane, to, Copy::MOST, at);
     }
 }
 

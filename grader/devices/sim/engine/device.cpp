@@ -195,7 +195,9 @@ int Device::launch(const void* host, const Geometry& given, void** arguments, co
         launch.resident =
             u64(card.multiprocessors) * resident_blocks(card, *p, launch.threads_per_block(), geometry.dynamic_shared);
     if (call_.counting) count(launch);
-    if (call_.tracing && !call_.counting) trace(launch);  // each has a program of its own
+    // Each has a program of its own.
+    if (call_.tracing && !call_.counting) trace(launch);
+    if (call_.following && !call_.tracing && !call_.counting) follow(launch);
     if (cooperative) launch.workspace = grid_workspace();
     launch.parameters = pack(*p, arguments);
     host_changes.change_parameters(*p, launch.parameters);
@@ -276,6 +278,19 @@ void Device::trace(Launch& launch) {
     launch.program = known->get();
     launch.births = &births;
     births.begin_launch();
+}
+
+// The launch runs a program of its kernel that notes its accesses.
+void Device::follow(Launch& launch) {
+    const Program* plain = launch.program;
+    auto known = std::find_if(call_.traced.begin(), call_.traced.end(), [&](auto& p) { return p->plain == plain; });
+    if (known == call_.traced.end()) {
+        call_.traced.push_back(with_trail(*plain));
+        known = call_.traced.end() - 1;
+    }
+    launch.program = known->get();
+    launch.trail = &trail;
+    trail.begin_launch(*plain, launch.blocks_per_cluster());
 }
 
 std::string Device::counters() const {

@@ -21,6 +21,7 @@
 #include "memory.h"
 #include "runtime_calls.h"
 #include "texture.h"
+#include "trail.h"
 #include "watch.h"
 
 namespace sim {
@@ -125,6 +126,7 @@ struct CallState {
     bool dead = false;             // after a hard finding nothing runs any more
     bool counting = false;
     bool tracing = false;               // Device::births
+    bool following = false;             // Device::trail
     bool forgives_copies = false;       // see Launch
     u64 maps = 0;                       // tensor maps that were encoded
     std::vector<bool> written;          // allocations that the last launch wrote
@@ -149,8 +151,12 @@ class Device {
     // An input is used in place. An output gets a copy of data, which counts as unwritten unless it is an input, too.
     u64 add_buffer(
         const std::string& name, bool input, bool output, u32 itemsize, u64 bytes, u64 offset, const u8* data);
-    void count() { call_.counting = true; }  // the launches of this call
-    void trace() { call_.tracing = true; }   // notes births in the launches of this call
+    void count() { call_.counting = true; }     // the launches of this call
+    void trace() { call_.tracing = true; }      // notes births in the launches of this call
+    void follow(Trail::Role role, u64 focus) {  // notes what depends on an element: see trail.h
+        call_.following = true;
+        trail.begin(role, focus);
+    }
     void forgive_copies() { call_.forgives_copies = true; }
     u64 next_map() { return call_.maps++; }
     std::string counters() const;  // of each kernel, as a JSON list
@@ -195,6 +201,7 @@ class Device {
     LoadedModule module;
     Watch watch;
     Births births;
+    Trail trail;  // of this call and one before it
     Textures textures;
     RuntimeCalls runtime_calls;  // of this call
     HostChanges host_changes;    // of this call
@@ -212,6 +219,7 @@ class Device {
     u64 grid_workspace();
     void count(Launch& launch);
     void trace(Launch& launch);
+    void follow(Launch& launch);
     void note(const std::string& kernel, const Geometry& geometry);
     void finish(Launch& launch);
     void keep_order(const Launch& launch);

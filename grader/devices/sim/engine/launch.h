@@ -18,6 +18,7 @@ class Births;
 class Counters;
 class GlobalShadow;
 class Heap;
+class Trail;
 class Watch;
 
 struct SourceLine {
@@ -52,6 +53,7 @@ struct Launch {
     GlobalShadow* global_shadow = nullptr;  // null: races in global memory are not looked for
     Counters* counters = nullptr;           // null: nothing is counted
     Births* births = nullptr;               // null: where nan and inf come from is not noted
+    Trail* trail = nullptr;                 // null: what depends on an element is not noted
     bool forgives_copies = false;           // see sim_forgive_copies
     Heap* heap = nullptr;                   // of a kernel that calls malloc or free
     Watch* watch = nullptr;                 // null: no element is watched

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "finding.h"
+
 namespace sim {
 
 namespace {
@@ -164,48 +166,32 @@ void change(TensorMap& map, MapField field, u32 place, u64 value) {
          map.fills_nan});
 }
 
-std::string refusal_of(const TensorMap& map) {
-    const auto any = [&](auto bad) {
-        for (int i = 0; i < map.rank; ++i)
-            if (bad(i)) return i;
-        return 0;
+namespace {
+
+// "60 bytes (15 f32)"
+std::string in_bytes(const TensorMap& map, u64 bytes) {
+    const std::string text = plural(bytes, "byte");
+    if (bytes % map.item()) return text;
+    return text + " (" + std::to_string(bytes / map.item()) + " " + TYPES[int(map.type)].name + ")";
+}
+
+// What the map was made of, innermost dimension first, as the arguments are given.
+std::string given_words(const TensorMap& map) {
+    const auto list = [&](int first, auto number) {
+        std::string text = "{";
+        for (int i = first; i < map.rank; ++i) text += (i > first ? ", " : "") + std::to_string(number(i));
+        return text + "}";
     };
-    const std::string span = std::to_string(ALIGNMENT << map.swizzle);
+    std::string text = std::string("; given: ") + TYPES[int(map.type)].name + ", sizes " +
+                       list(0, [&](int i) { return map.dims[i]; }) + ", ";
+    if (map.rank > 1) text += "strides " + list(1, [&](int i) { return map.strides[i - 1]; }) + " bytes, ";
+    text += "box " + list(0, [&](int i) { return u32(map.box[i]); }) + " with rows of " +
+            in_bytes(map, map.inner_bytes()) + ", ";
+    return text + (map.swizzle ? std::to_string(ALIGNMENT << map.swizzle) + "-byte swizzle" : "no swizzle");
+}
+
+std::string refusal_of_pixels(const TensorMap& map) {
     switch (map.refusal) {
-        case BAD_TYPE:
-            return "the simulated card has no such type of elements";
-        case BAD_RANK:
-            return "a tensor has 1 to 5 dimensions";
-        case BAD_BASE:
-            return "the tensor does not begin at a multiple of 16 bytes";
-        case BAD_DIM:
-            return "dimension " +
-                   std::to_string(any([&](int i) { return !map.dims[i] || map.dims[i] > MOST_ELEMENTS; })) +
-                   " has no element, or more than 2^32";
-        case BAD_STRIDE: {
-            const int i = any(
-                [&](int d) { return d > 0 && (map.strides[d - 1] % ALIGNMENT || map.strides[d - 1] >= MOST_STRIDE); });
-            return "the stride of dimension " + std::to_string(i) + " is " + std::to_string(map.strides[i - 1]) +
-                   " bytes, and must be a multiple of 16 below 2^40";
-        }
-        case BAD_BOX: {
-            const int i = any([&](int d) { return !map.box[d] || map.box[d] > MOST_BOX; });
-            return "the box has " + std::to_string(map.box[i]) + " elements along dimension " + std::to_string(i) +
-                   ", and may have 1 to 256";
-        }
-        case BAD_INNER:
-            return "a row of the box has " + std::to_string(map.inner_bytes()) + " bytes, not a multiple of 16";
-        case BAD_ELEMENT_STRIDE:
-            return "an element stride is not between 1 and 8";
-        case WIDE_FOR_SWIZZLE:
-            return "a row of the box has " + std::to_string(map.inner_bytes()) + " bytes, and the " + span +
-                   "-byte swizzle takes " + span;
-        case BAD_SWIZZLE:
-            return "the simulator has swizzles of 32, 64 and 128 bytes alone";
-        case BAD_FILL:
-            return "integers cannot be filled with NaN";
-        case INTERLEAVED:
-            return "interleaved layouts are not supported by the simulator";
         case BAD_PIXEL_RANK:
             return "im2col takes a tensor of 3 to 5 dimensions";
         case BAD_PIXELS:
@@ -222,6 +208,69 @@ std::string refusal_of(const TensorMap& map) {
         default:
             return "";
     }
+}
+
+std::string refusal_words(const TensorMap& map) {
+    const auto any = [&](auto bad) {
+        for (int i = 0; i < map.rank; ++i)
+            if (bad(i)) return i;
+        return 0;
+    };
+    const std::string span = std::to_string(ALIGNMENT << map.swizzle);
+    switch (map.refusal) {
+        case BAD_TYPE:
+            return "the simulated card has no such type of elements";
+        case BAD_RANK:
+            return "a tensor has 1 to 5 dimensions";
+        case BAD_BASE:
+            return "the tensor begins " + std::to_string(map.base % ALIGNMENT) + " bytes past a multiple of 16";
+        case BAD_DIM: {
+            const int i = any([&](int d) { return !map.dims[d] || map.dims[d] > MOST_ELEMENTS; });
+            return "dimension " + std::to_string(i) + " has " + std::to_string(map.dims[i]) +
+                   " elements, and may have 1 to 2^32";
+        }
+        case BAD_STRIDE: {
+            const int i = any(
+                [&](int d) { return d > 0 && (map.strides[d - 1] % ALIGNMENT || map.strides[d - 1] >= MOST_STRIDE); });
+            return "the stride of dimension " + std::to_string(i) + " is " + in_bytes(map, map.strides[i - 1]) +
+                   ", and must be a multiple of " + in_bytes(map, ALIGNMENT) + " below 2^40";
+        }
+        case BAD_BOX: {
+            const int i = any([&](int d) { return !map.box[d] || map.box[d] > MOST_BOX; });
+            return "the box has " + std::to_string(map.box[i]) + " elements along dimension " + std::to_string(i) +
+                   ", and may have 1 to 256";
+        }
+        case BAD_INNER:
+            return "a row of the box has " + in_bytes(map, map.inner_bytes()) + ", not a multiple of " +
+                   in_bytes(map, ALIGNMENT);
+        case BAD_ELEMENT_STRIDE: {
+            // That of dimension 0 is no longer known.
+            const int i =
+                any([&](int d) { return !map.element_strides[d] || map.element_strides[d] > MOST_ELEMENT_STRIDE; });
+            return "the element stride of dimension " + std::to_string(i) +
+                   (i ? " is " + std::to_string(map.element_strides[i]) + ", and may be 1 to 8"
+                      : " is not between 1 and 8");
+        }
+        case WIDE_FOR_SWIZZLE:
+            return "a row of the box has " + in_bytes(map, map.inner_bytes()) + ", and the " + span +
+                   "-byte swizzle takes at most " + in_bytes(map, ALIGNMENT << map.swizzle);
+        case BAD_SWIZZLE:
+            return "the simulator has swizzles of 32, 64 and 128 bytes alone";
+        case BAD_FILL:
+            return "integers cannot be filled with NaN";
+        case INTERLEAVED:
+            return "interleaved layouts are not supported by the simulator";
+        default:
+            return refusal_of_pixels(map);
+    }
+}
+
+}  // namespace
+
+std::string refusal_of(const TensorMap& map) {
+    const u8 why = map.refusal;
+    const bool of_given = (why >= BAD_BASE && why <= BAD_INNER) || why == WIDE_FOR_SWIZZLE;
+    return refusal_words(map) + (of_given && !map.im2col ? given_words(map) : "");
 }
 
 namespace {

@@ -1,0 +1,283 @@
+"""An input element that a wrong answer lacks, or must not have -> the places in memory through which it goes, and where
+its way ends: which line writes it to shared memory, and which one reads it there.
+
+The case is called twice, and only that element differs between the calls. The simulator says which accesses move other
+bytes in the second: each of them is a place that depends on the element. If the element changes the wrong answer
+although it must not, the last of these places on the way there is named; if it does not and must, where it is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grader.devices import Outcome
+from grader.devices.counters import Trail, TrailStep, Writer
+from grader.judge.cards import WARP
+from grader.judge.lab import element
+from grader.judge.target import Element, Part, Target, floats
+from grader.verdict import Clue
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+INSTRUCTIONS = 200_000  # warp instructions of one such call, which takes some ten times as long as others
+CALLS = 2  # for one element
+MOST = 3  # elements that are followed
+RISE = 16  # of the element
+LOWEST, STEPS = 0.5, 128  # the other numbers are whole 128ths from 0.5 on, below 1.5
+
+
+def ways(target: Target, found: Sequence[Element]) -> Iterator[Clue]:
+    """At most one clue. If the target lacks several elements, it names the one whose way ends first: a product lacks
+    both of its factors where one of them does not arrive."""
+    said = list[_Said]()
+    for one in [*dict.fromkeys(found)][:MOST]:
+        way = _way(target, one)
+        words = None if way is None else _WORDS[one.part](way)
+        if words is not None:
+            said.append(words)
+    lost = [each for each in said if each.reached is not None]
+    shown = [each for each in said if each.reached is None]
+    shown += [each for each in lost if each.reached == min(other.reached or 0 for other in lost)]
+    if shown:
+        yield Clue("path", "; ".join(each.words for each in shown), line=shown[0].line)
+
+
+def _way(target: Target, one: Element) -> _Way | None:
+    """None where the device does not follow the element, or where it is now something else to the target."""
+    lab = target.lab
+    if not lab.steady or lab.findings <= 0 or lab.instructions <= 0:
+        return None
+    lab.calls = max(lab.calls, CALLS)  # the probes may have made all of theirs
+    base = _numbers(target)
+    if one.name not in base:
+        return None
+    risen = {**base, one.name: base[one.name].copy()}
+    risen[one.name].reshape(-1)[one.flat] += RISE
+    right = [float(target.reference(inputs)[target.flat]) for inputs in (base, risen)]
+    outcomes: list[Outcome] = []
+    for trail, inputs in ((1, base), (2, risen)):
+        case = lab.with_inputs(target.case, inputs)
+        outcome = lab.run(case, watch=[(target.name, target.flat)], trail=trail, most=INSTRUCTIONS)
+        if outcome is None:
+            return None
+        outcomes.append(outcome)
+    found, writer = outcomes[1].trail, outcomes[1].writers.get(f"{target.name}[{target.flat}]")
+    if found is None or found.parted or writer is None or writer.block is None:
+        return None
+    before, after = (target.bytes_of(outcome) for outcome in outcomes)
+    if (before != after) is (one.part is Part.LACKING) or (right[0] != right[1]) is (one.part is Part.FOREIGN):
+        return None
+    launches = [each for each in outcomes[1].launched if each.kernel == writer.kernel]
+    if len(launches) != 1 or launches[0].times > 1:  # which of them it was, is not known
+        return None
+    return _Way(target, one, found, writer, launches[0].block)
+
+
+def _numbers(target: Target) -> dict[str, ndarray]:
+    """Numbers for all inputs that are not indices: no two of them depend on each other in a way that hides a change."""
+    import numpy
+
+    rng, found = numpy.random.default_rng(17), {}
+    for tensor in floats(target):
+        extent = tensor.extent(target.case.sizes)
+        whole = not target.lab.spec.dtype(tensor, target.lab.kata).is_float
+        found[tensor.name] = rng.integers(1, 4, extent) if whole else LOWEST + rng.integers(0, STEPS, extent) / STEPS
+    return found
+
+
+# -- in words --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The steps of an element, and which of them are of the warp that writes the target."""
+
+    target: Target
+    one: Element
+    trail: Trail
+    writer: Writer
+    block: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        extent = next(each for each in self.target.lab.spec.inputs if each.name == self.one.name)
+        return element(self.one.name, extent.extent(self.target.case.sizes), self.one.flat)
+
+    def linear(self, by: Writer) -> int:
+        x, y, z = by.thread or (0, 0, 0)
+        return x + self.block[0] * (y + self.block[1] * z)
+
+    def is_in_block(self, step: TrailStep) -> bool:
+        return step.by.kernel == self.writer.kernel and step.by.block == self.writer.block
+
+    def is_in_warp(self, step: TrailStep) -> bool:
+        return self.is_in_block(step) and self.linear(step.by) // WARP == self.linear(self.writer) // WARP
+
+    @property
+    def steps(self) -> list[TrailStep]:
+        """Those that may lead to the target: not those of other blocks of its kernel, unless blocks pass something on
+        to each other."""
+        steps, own = self.trail.steps, self.writer.kernel
+        others = [each for each in steps if each.by.kernel == own and not self.is_in_block(each)]
+        if any(each.buffer and each.access != "read" and not self.is_output(each) for each in others):
+            return [*steps]
+        if any(each.access == "atomic" for each in others):
+            return [*steps]
+        return [each for each in steps if each not in others]
+
+    def is_in_thread(self, step: TrailStep) -> bool:
+        """Whether the thread that writes the target has a part in it; of what a warp shares, any of its lanes."""
+        own = step.lanes >> self.linear(self.writer) % WARP & 1
+        return self.is_in_warp(step) and (step.together or bool(own))
+
+    def is_input(self, step: TrailStep) -> bool:
+        return step.buffer in {each.name for each in self.target.lab.spec.inputs}
+
+    def is_output(self, step: TrailStep) -> bool:
+        return step.buffer in {each.name for each in self.target.lab.spec.outputs}
+
+    def is_target(self, step: TrailStep) -> bool:
+        return step.buffer == self.target.name
+
+    def outputs(self) -> str:
+        """Where it gets to, if that is nowhere or one element of an output."""
+        written = [each for each in self.trail.steps if each.access != "read"]
+        if not written:
+            return "; nothing that is written to memory depends on it"
+        first = written[0]
+        if len({_place(each) for each in written}) > 1 or not self.is_target(first):
+            return ""
+        place = self.target.at(first.index)
+        return f"; of all that is written to memory, only {place} depends on it ({_line(first, '').rstrip()})"
+
+    def reads(self) -> list[TrailStep]:
+        """Those of the element itself."""
+        same = (self.one.name, self.one.flat)
+        return [each for each in self.steps if (each.buffer, each.index) == same and each.access == "read"]
+
+    def kept(self) -> list[TrailStep]:
+        """What is written to memory, but to the target's output."""
+        return [each for each in self.steps if each.access != "read" and not self.is_output(each)]
+
+    def taken(self) -> list[TrailStep]:
+        """What is read of that."""
+        places = {_place(each) for each in self.kept()}
+        return [each for each in self.steps if each.access == "read" and _place(each) in places]
+
+    def taken_for_target(self) -> list[TrailStep]:
+        return [each for each in self.taken() if self.is_in_thread(each)]
+
+    def source(self, step: TrailStep) -> TrailStep:
+        """Who put there what a step of ``taken`` reads."""
+        return next(each for each in self.kept() if _place(each) == _place(step))
+
+
+def _place(step: TrailStep) -> tuple[object, ...]:
+    """The same for two accesses of one element. Blocks have shared memory of their own."""
+    return (step.buffer, step.index) if step.buffer else (step.launch, step.by.block, step.index)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """``reached``: of an element that the target lacks, how far it came."""
+
+    words: str
+    line: int | None
+    reached: int | None = None
+
+
+def _foreign(way: _Way) -> _Said | None:
+    """Through which place an element gets to the target, which it must not."""
+    if taken := way.taken_for_target():
+        last = taken[-1]
+        others = {each.place for each in taken if each.by.line == last.by.line} != {last.place}
+        words = f"{way.name} gets to {way.target.words} through {last.place}{' and others' * others}"
+        return _Said(f"{words}, which {_line(way.source(last), 'writes')} and {_line(last, 'reads')}", last.by.line)
+    direct = [each for each in way.reads() if way.is_in_thread(each)]
+    if direct and not any(way.is_in_block(each) for each in way.kept()):
+        last = direct[-1]
+        return _Said(f"{way.name} gets to {way.target.words} where {_line(last, 'reads')} it", last.by.line)
+    return None
+
+
+def _met(way: _Way) -> _Said | None:
+    """Where an element that belongs to the target is read for it."""
+    if taken := way.taken_for_target():
+        first = taken[0]
+        return _Said(
+            f"{way.name} is in {first.place}, which {_line(way.source(first), 'writes')} and {_line(first, 'reads')}",
+            first.by.line,
+        )
+    direct = [each for each in way.reads() if way.is_in_thread(each)]
+    return _Said(f"{_line(direct[0], 'reads')} {way.name}", direct[0].by.line) if direct else None
+
+
+def _lost(way: _Way) -> _Said | None:
+    """How far an element gets that the target must depend on."""
+    trail, kept, taken = way.trail, way.kept(), way.taken()
+    if not trail.steps:
+        return None if trail.blind else _Said(f"no thread reads {way.name}", None, 0)
+    unseen = [each for each in way.steps if each.access == "read" and not way.is_input(each) and each not in taken]
+    if unseen:
+        return None  # of a place that something has written without being seen
+    if taken and not _is_put_last(way, kept[-1], taken):
+        return _taken(way, taken)
+    if trail.blind:
+        return None
+    if kept:
+        words = f"{way.name} is in {kept[-1].place}, which {_line(kept[-1], 'writes')}, and no thread reads it there"
+        return _Said(words, kept[-1].by.line, 2)
+    if reads := way.reads():
+        lines = dict.fromkeys(each.by.line for each in reads if _thread(each.by) == _thread(reads[0].by))
+        where = f"on line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
+        return _Said(f"{_who(reads[0].by)} reads {way.name} {where}{way.outputs()}", reads[0].by.line, 1)
+    if not way.steps:
+        block = _triple(way.writer.block)
+        return _Said(f"no thread of block {block}, which writes {way.target.words}, reads {way.name}", None, 0)
+    return None
+
+
+def _is_put_last(way: _Way, last: TrailStep, taken: Sequence[TrailStep]) -> bool:
+    """Whether what was read of the element was put elsewhere after that, where no thread reads it."""
+    places = {_place(each) for each in taken}
+    return _place(last) not in places and way.steps.index(last) > way.steps.index(taken[-1])
+
+
+def _taken(way: _Way, taken: Sequence[TrailStep]) -> _Said | None:
+    """Whether an element that threads read from where it was put is read for the target."""
+    if own := way.taken_for_target():
+        last = own[-1]
+        words = f"{way.name} is in {last.place}, which {_line(way.source(last), 'writes')} and {_line(last, 'reads')}"
+        return _Said(f"{words}; {way.target.words} does not depend on what is read there", last.by.line, 4)
+    near = [each for each in taken if way.is_in_block(each)]
+    if not near:
+        return None
+    last = next((each for each in near if way.is_in_warp(each)), near[-1])
+    words = f"{way.name} is in {last.place}, which {_line(way.source(last), 'writes')}"
+    reader, writer = (f"thread {_triple(by.thread)}" for by in (last.by, way.writer))
+    read = f"{_line(last, 'reads')} it in {reader}, and not in {writer}, which writes {way.target.words}"
+    return _Said(f"{words}; {read}", last.by.line, 3)
+
+
+_WORDS = {Part.LACKING: _lost, Part.FOREIGN: _foreign, Part.MET: _met}
+
+
+def _line(step: TrailStep, verb: str) -> str:
+    """``line 7 (called on line 30) writes``"""
+    called = f" (called on line {step.by.callers[0]})" if step.by.callers else ""
+    return f"line {step.by.line}{called} {verb}"
+
+
+def _thread(by: Writer) -> tuple[object, ...]:
+    return by.kernel, by.block, by.thread
+
+
+def _triple(place: tuple[int, int, int] | None) -> str:
+    return str(place).replace(" ", "")
+
+
+def _who(by: Writer) -> str:
+    return f"block {_triple(by.block)} thread {_triple(by.thread)}"

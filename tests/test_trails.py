@@ -1,0 +1,166 @@
+"""The way of an input element through memory: from the engine's two calls to the clue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import passed_before
+import pytest
+from facts import has
+from sim_kernels.harness import HERE, LIMITS, given, line_of, open_device, wanted
+from test_diagnosis import of_sum
+
+from grader.content.catalog import Kata
+from grader.content.spec import Exact, Tensor
+from grader.devices import Call, Outcome, Scalar
+from grader.devices.counters import Trail, TrailStep
+from grader.devices.sim import SimDevice
+from grader.judge.case import Case, CaseKey
+from grader.judge.lab import Lab, judged
+from grader.judge.probes import probe
+
+pytestmark = passed_before.REPOSITORY
+
+TRAILS = HERE / "trails.cu"
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[SimDevice]:
+    yield open_device(TRAILS)
+
+
+def trail(device: SimDevice, launcher: str, changed: int, *, n: int = 64) -> Trail:
+    """Of x[changed], in a call with n elements."""
+
+    def call(number: int) -> Outcome:
+        x = [1.0 + i for i in range(n)]
+        x[changed] += 16 * (number == 2)
+        buffers = (given("x", "f32", x), wanted("y", "f32", n))
+        scalars = (Scalar("n", "int", n),)
+        return device.call(Call(launcher, buffers, scalars, limits=LIMITS, watch=(("y", 0),), trail=number))
+
+    assert call(1).trail == Trail()
+    found = call(2).trail
+    assert found is not None
+    return found
+
+
+def told(steps: tuple[TrailStep, ...]) -> list[tuple[str, str, int | None, int]]:
+    """Of each step what it does, where, on which line, in which thread."""
+    return [(step.access, step.place, step.by.line, (step.by.thread or (-1,))[0]) for step in steps]
+
+
+def test_each_place_that_an_element_comes_to(device: SimDevice) -> None:
+    put, take = (line_of(TRAILS, f"swapped_{which}") for which in ("put", "take"))
+    found = trail(device, "swapped", 43)
+    assert told(found.steps) == [
+        ("read", "x[43]", put, 43),
+        ("write", "tile[43]", put, 43),
+        ("read", "tile[43]", take, 42),
+        ("write", "y[42]", take, 42),
+    ]
+    assert not found.parted and not found.blind
+    assert told(trail(device, "swapped", 41).steps)[1:] == [("write", "tile[41]", put, 41)]
+
+
+def test_a_copy_is_written_when_it_lands(device: SimDevice) -> None:
+    put, take = (line_of(TRAILS, f"copied_{which}") for which in ("put", "take"))
+    assert told(trail(device, "copied", 6).steps) == [
+        ("write", "tile[6]", put, 1),
+        ("read", "tile[6]", take, 7),
+        ("write", "y[7]", take, 7),
+    ]
+
+
+def test_the_lanes_that_read_a_place_are_told(device: SimDevice) -> None:
+    found = trail(device, "not_taken", 5, n=64)
+    taken = next(step for step in found.steps if step.place == "warp_sums[0]" and step.access == "read")
+    assert (taken.by.line, taken.lanes, taken.together) == (line_of(TRAILS, "take"), 1, False)
+    assert taken.by.callers == (line_of(TRAILS, "not_taken"),)
+
+
+def test_calls_that_go_different_ways_are_said_to_be_parted(device: SimDevice) -> None:
+    assert trail(device, "in_two_ways", 0).parted
+    assert not trail(device, "in_two_ways", 40).parted
+
+
+# -- the clue --------------------------------------------------------------------------------------------------------
+
+
+def path(device: SimDevice, launcher: str, n: int, *, copies: bool = False) -> str:
+    """What is said of the way of the elements that a wrong answer lacks, or has and must not."""
+    kata = Kata(name=launcher, family="mine", level="easy", elem="f32", root=Path("/nowhere"))
+    spec = of_sum()
+    if copies:
+        spec = of_sum(outputs=(Tensor("y", ("n",)),), reference=lambda x, sizes: x + 0, tolerance=Exact())
+
+    def call(wanted_call: Call) -> Outcome:
+        return device.call(replace(wanted_call, launcher=launcher))
+
+    lab = Lab(kata, spec, call, LIMITS, steady=True)
+    case = Case(kata, spec, CaseKey.of(spec, {"n": n}, spec.values[0].name, 1))
+    outcome = lab.run(case)
+    assert outcome is not None
+    one = judged(case, outcome)
+    assert one.wrong
+    return "\n".join(clue.text for clue in probe(lab, one) if clue.about == "path")
+
+
+def test_a_place_that_no_thread_reads(device: SimDevice) -> None:
+    put, called, take = (line_of(TRAILS, marker) for marker in ("put", "not_taken", "take"))
+    words = path(device, "not_taken", 128)
+    assert (
+        words
+        == f"x[96] is in warp_sums[3], which line {put} (called on line {called}) writes, and no thread reads it there"
+    )
+    assert f"line {take}" not in words
+
+
+def test_an_element_that_is_read_and_put_nowhere(device: SimDevice) -> None:
+    words = path(device, "not_put", 128)
+    line = line_of(TRAILS, "not_put")
+    assert (
+        words
+        == f"block (0,0,0) thread (96,0,0) reads x[96] on line {line}; nothing that is written to memory depends on it"
+    )
+
+
+def test_a_place_between_two_kernels_that_no_thread_reads(device: SimDevice) -> None:
+    line = line_of(TRAILS, "between_blocks")
+    assert (
+        path(device, "between_blocks", 128)
+        == f"x[96] is in scratch[3], which line {line} writes, and no thread reads it there"
+    )
+
+
+def test_an_element_that_no_thread_reads(device: SimDevice) -> None:
+    assert path(device, "not_read", 100) == "no thread reads x[99]"
+
+
+def test_an_element_that_is_read_for_the_answer_and_lost_after_that(device: SimDevice) -> None:
+    words = path(device, "dropped", 128)
+    assert has(words, "x[96] is in warp_sums[3]", f"line {line_of(TRAILS, 'dropped')} reads", "y[0] does not depend")
+
+
+def test_an_element_in_the_place_of_another(device: SimDevice) -> None:
+    put, take = (line_of(TRAILS, f"swapped_{which}") for which in ("put", "take"))
+    words = path(device, "swapped", 64, copies=True)
+    assert has(words, f"x[40] gets to y[41] through tile[40], which line {put} writes and line {take} reads")
+    assert has(words, f"x[41] is in tile[41], which line {put} writes, and no thread reads it there")
+
+
+def test_a_device_that_follows_nothing_is_not_asked(device: SimDevice) -> None:
+    kata = Kata(name="mine", family="mine", level="easy", elem="f32", root=Path("/nowhere"))
+    asked: list[int] = []
+
+    def call(wanted_call: Call) -> Outcome:
+        asked.append(wanted_call.trail)
+        return device.call(replace(wanted_call, launcher="not_taken"))
+
+    lab = Lab(kata, of_sum(), call, LIMITS)
+    case = Case(kata, of_sum(), CaseKey.of(of_sum(), {"n": 128}, "normal", 1))
+    outcome = lab.run(case)
+    assert outcome is not None
+    assert [clue.about for clue in probe(lab, judged(case, outcome))] == ["probe"] and not any(asked)
