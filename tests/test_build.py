@@ -64,13 +64,14 @@ def test_a_build_is_reused_and_never_half_there(folder: Path) -> None:
 
 def test_whatever_can_change_a_build_changes_its_key(folder: Path, tmp_path: Path) -> None:
     source = tmp_path / "mine.cu"
-    (tmp_path / "mine.cuh").write_text("constexpr int OTHER = 1;\n")
-    text = request_for("elementwise_f32").source.text
+    (tmp_path / "mine.cuh").write_text("// of no use\n")  # the nvcc with a memory knows the code
+    first_line, _, text = request_for("elementwise_f32").source.text.partition("\n")
+    assert first_line.startswith("//")
     source.write_text('#include "mine.cuh"\n' + text)
     toolchain = find_toolchain()
     first = build(request_for("elementwise_f32", source), toolchain)
     other_arch = build(request_for("elementwise_f32", source, Target("sim", "sm_80")), toolchain)
-    (tmp_path / "mine.cuh").write_text("constexpr int OTHER = 2;\n")
+    (tmp_path / "mine.cuh").write_text("// of no use, either\n")
     edited_include = build(request_for("elementwise_f32", source), toolchain)
     folders = {built.folder for built in (first, other_arch, edited_include) if isinstance(built, Build)}
     assert len(folders) == 3
@@ -141,7 +142,7 @@ def test_ctrl_c_during_a_build_leaves_nothing_and_the_next_run_is_fine(folder: P
         import sys
         sys.path.insert(0, {str(ROOT / "tests")!r})
         from test_build import *
-        katas = list(KATAS)
+        katas = list(KATAS)[:20]
         print("ready", flush=True)
         build_all([request_for(name) for name in katas], find_toolchain())
     """
@@ -270,9 +271,9 @@ def test_a_folder_of_any_name_is_no_command(folder: Path, tmp_path: Path) -> Non
     """Neither the shell nor ninja nor nvcc reads a word of what the folder of a file is called."""
     place = tmp_path / f"a 'b' \"c\" $(touch {tmp_path.name}) `touch x`; $in\n\\ä"
     place.mkdir(parents=True)
-    (place / "mine.cuh").write_text("constexpr int OTHER = 1;\n")
+    (place / "mine.cuh").write_text("// of no use\n")
     source = place / "file.cu"
-    source.write_text('#include "mine.cuh"\n' + request_for("elementwise_f32").source.text)
+    source.write_text('#include "mine.cuh"\n' + request_for("elementwise_f32").source.text.partition("\n")[2])
     before = set(Path.cwd().iterdir())
     assert isinstance(build(request_for("elementwise_f32", source), find_toolchain()), Build)
     (place / "mine.cuh").write_text("int x = ;\n")
@@ -418,7 +419,7 @@ SHARED = """
 def test_static_shared_memory_that_ptxas_refuses_is_refused_without_ptxas(folder: Path, tmp_path: Path) -> None:
     source = tmp_path / "elementwise_f32.cu"
     source.write_text(textwrap.dedent(SHARED))
-    targets = (Target("sim", "sm_80"), Target("gpu", "sm_80"), Target("sim", "sm_90"), Target("sim", "sm_90a"))
+    targets = (Target("gpu", "sm_80"), Target("sim", "sm_90"), Target("sim", "sm_90a"))
     requests = [request_for("elementwise_f32", source, target) for target in targets]
     *refused, passed = build_all(requests, find_toolchain())
     for failed, target in zip(refused, targets, strict=False):

@@ -33,10 +33,10 @@ KATAS = load_catalog(ROOT).katas
 TARGETS = (Target("sim", "sm_80"), Target("sim", "sm_90a"))
 # All include kata.cuh, cuda_fp16.h and cstdint; kernels, templates, functions and shared memory, inline assembly.
 ALIKE = ("hgemv_k16_f16x8_pack", "hgemm_mma_m16n8k16_naive")
-# With tensor maps of the driver's; the second and third have shared memory without a size, the third clusters.
 # Files with other includes each.
 UNLIKE = ("relu_f32", "hgemv_k16_f16x8_pack", "hgemm_wmma_m16n16k16_naive")
-HOPPER = ("wgmma_tma_128x128_tn_f16", "wgmma_ring_tn_f16", "wgmma_multicast_tn_f16")
+# With tensor maps of the driver's and shared memory without a size; the second with clusters.
+HOPPER = ("wgmma_ring_tn_f16", "wgmma_multicast_tn_f16")
 
 
 @pytest.fixture
@@ -154,15 +154,19 @@ def test_only_files_with_its_includes_are_beside_one_in_which_warnings_are_error
 
 
 @pytest.mark.usefixtures("empty_cache")
-@pytest.mark.parametrize("unused", ["    // END TODO(2)", "    if (n == 0) return;"], ids=["nvcc", "g++"])
-def test_warnings_are_errors_of_their_own_file_alone(tmp_path: Path, unused: str) -> None:
-    """In the kernel nvcc warns, in the launcher g++ does too."""
-    bad = changed("relu_f32", tmp_path, unused, f"    int of_no_use = n;\n{unused}")
-    requests = [strict(request_for("relu_f32x4")), strict(request_for("relu_f32", bad)), request_for("relu_f32", bad)]
-    good, failure, lenient = build_all(requests, find_toolchain(), jobs=1)
+def test_warnings_are_errors_of_their_own_file_alone(tmp_path: Path) -> None:
+    """In the kernel nvcc warns, in the launcher g++ does too. All share the first run of nvcc."""
+    files = []
+    for place, unused in (("kernel", "    // END TODO(2)"), ("launcher", "    if (n == 0) return;")):
+        (tmp_path / place).mkdir()
+        files.append(changed("relu_f32", tmp_path / place, unused, f"    int of_no_use_{place} = n;\n{unused}"))
+    requests = [strict(request_for("relu_f32x4")), *(strict(request_for("relu_f32", file)) for file in files)]
+    requests += [request_for("relu_f32", file) for file in files]
+    good, in_kernel, in_launcher, *lenient = built(requests, runs=3, jobs=1)
     assert isinstance(good, Build) and good.tag
-    assert isinstance(failure, CompileFailure) and "of_no_use" in failure.message
-    assert isinstance(lenient, Build) and lenient.tag
+    assert isinstance(in_kernel, CompileFailure) and "of_no_use_kernel" in in_kernel.message
+    assert isinstance(in_launcher, CompileFailure) and "of_no_use_launcher" in in_launcher.message
+    assert all(isinstance(one, Build) and one.tag for one in lenient)
 
 
 @pytest.mark.usefixtures("empty_cache")
@@ -478,11 +482,17 @@ AS_A_LEARNER = Options(device="sim", last_failure=False)
 def graded_alone(tmp_path_factory: pytest.TempPathFactory, forked_children: None) -> dict[Path, Grade]:
     """The files of BESIDE, each compiled alone."""
     folder = tmp_path_factory.mktemp("alone")
-    sources = kernels_beside(folder, list(BESIDE.values()))
+    _, *sources = kernels_beside(folder, list(BESIDE.values()))
     with pytest.MonkeyPatch.context() as patch:
         use_the_usual_engine(patch)
         patch.setenv("KATA_CACHE", str(folder / "cache"))
         return {source: grade(KATAS["relu_f32"], AS_A_LEARNER, source=source) for source in sources}
+
+
+def requests_for(graded: dict[Path, Grade]) -> list[Request]:
+    """The files, and before them the one without an edit."""
+    first = next(iter(graded))
+    return [request_for("relu_f32", source) for source in (first.parents[1] / "0" / first.name, *graded)]
 
 
 def assert_graded_as(alone: Grade, source: Path) -> None:
@@ -501,11 +511,11 @@ def test_files_with_one_launcher_share_its_library_and_have_the_verdicts_that_th
     graded_alone: dict[Path, Grade],
 ) -> None:
     """Two runs of nvcc: the whole first file, and the kernels of all others."""
-    requests = [request_for("relu_f32", source) for source in graded_alone]
+    requests = requests_for(graded_alone)
     first, *others = built([strict(requests[0]), *requests[1:]], runs=2)
     assert isinstance(first, Build)
     told = set()
-    for (source, alone), one in zip(list(graded_alone.items())[1:], others, strict=True):
+    for (source, alone), one in zip(graded_alone.items(), others, strict=True):
         assert isinstance(one, Build) and one.tag == first.tag and one.source.read_bytes() == source.read_bytes()
         assert one.library.read_bytes() == first.library.read_bytes()
         assert_graded_as(alone, source)
@@ -588,9 +598,9 @@ def test_a_library_that_is_not_made_is_made_of_the_next_file(tmp_path: Path) -> 
 @pytest.mark.usefixtures("usual_engine", "empty_cache")
 def test_a_few_files_with_one_launcher_are_compiled_as_a_whole(graded_alone: dict[Path, Grade]) -> None:
     """What is found in these, and what they print, has the names that it has alone."""
-    made = built([request_for("relu_f32", source) for source in graded_alone], runs=2)
-    assert len({one.tag for one in made if isinstance(one, Build)}) == len(graded_alone)
+    made = built(requests_for(graded_alone), runs=2)
+    assert len({one.tag for one in made if isinstance(one, Build)}) == len(made)
     for beside in ("an assertion", "a text"):
-        source, alone = list(graded_alone.items())[1 + list(BESIDE).index(beside)]
+        source, alone = list(graded_alone.items())[list(BESIDE).index(beside)]
         assert_graded_as(alone, source)
         assert (beside == "a text") == ("relu_f32_kernel" in alone.verdict.printed)

@@ -7,10 +7,11 @@ they are also another variable, a neighbouring element, one more term or factor.
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -240,21 +241,21 @@ def changes_of(
     ``within``: lines of the file, by default all. ``constants`` are whole numbers that the file names; ``relatives``,
     those that may be meant in the place of each.
     """
-    kernels = list(kernels_of(ptx, name))
+    kernels = kernels_of(ptx, name)
     for kernel in kernels:
         kernel.constants, kernel.relatives = constants or {}, relatives or {}
+    placed = _placed(kernels, within)
     found: dict[tuple[tuple[int, str], ...], Change] = {}
     halves: list[Change] = []
     for kind in KINDS if kinds is None else kinds:
         groups: dict[tuple[int, str], dict[int, str]] = {}
-        for kernel in kernels:
-            for statement in kernel.statements:
-                places = [kernel.line_of(statement), *([statement.caller] if kind in OF_CALLERS else [])]
-                chosen = [line for line in places if line and (within is None or line in within)]
-                for words, text in kind(kernel, statement) if chosen else ():
-                    lines = text if isinstance(text, dict) else {statement.number: text}
-                    for line in chosen:
-                        groups.setdefault((line, words), {}).update(lines)
+        of_callers = kind in OF_CALLERS
+        for kernel, statement, own, callers in placed:
+            chosen = [*own, *callers] if of_callers else own
+            for words, text in kind(kernel, statement) if chosen else ():
+                lines = text if isinstance(text, dict) else {statement.number: text}
+                for line in chosen:
+                    groups.setdefault((line, words), {}).update(lines)
         of_line: Counter[int] = Counter()
         for (line, words), lines in groups.items():
             of_line[line] += 1
@@ -267,7 +268,26 @@ def changes_of(
     return [*found.values(), *halves]
 
 
-def kernels_of(ptx: str, name: str) -> Iterator[Kernel]:
+def _placed(
+    kernels: Iterable[Kernel], within: Collection[int] | None
+) -> list[tuple[Kernel, Statement, list[int], list[int]]]:
+    """The statements of the lines, each with its own line and its caller's, as far as these are among them."""
+    placed = []
+    for kernel in kernels:
+        for one in kernel.statements:
+            places = (kernel.line_of(one), one.caller)
+            own, callers = ([line] if line and (within is None or line in within) else [] for line in places)
+            if own or callers:  # of most kernels few are
+                placed.append((kernel, one, own, callers))
+    return placed
+
+
+@functools.lru_cache(maxsize=2)  # one code after the other is searched for many kinds of changes
+def kernels_of(ptx: str, name: str) -> tuple[Kernel, ...]:
+    return tuple(_kernels(ptx, name))
+
+
+def _kernels(ptx: str, name: str) -> Iterator[Kernel]:
     lines = _Lines(files_called(ptx, name))
     kernel: Kernel | None = None
     braces = _Braces()

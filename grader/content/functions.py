@@ -19,6 +19,7 @@ _NOT_CODE = re.compile(
 )
 _OPEN, _CLOSE = "([{", ")]}"
 _BRACKET = re.compile(r"[()\[\]{}]")
+_BRACE = re.compile(r"[{}]")
 _WORD = "|".join(sorted((re.escape(word) for word in TYPE_WORDS), key=len, reverse=True))
 _DEFINITION = re.compile(
     rf"(?:(?<=[;{{}}()])|\A)\s*((?:(?:const|constexpr|static|{_WORD})\s+)+)([A-Za-z_]\w*)\s*=(?!=)"
@@ -165,13 +166,10 @@ class Code:
     def _block_end(self, place: int, limit: int) -> int:
         """Where the block that a place is in ends."""
         depth = 0
-        for each in range(place, min(limit, len(self.text))):
-            if self.text[each] == "{":
-                depth += 1
-            elif self.text[each] == "}":
-                depth -= 1
-                if depth < 0:
-                    return each
+        for brace in _BRACE.finditer(self.text, place, limit):
+            depth += 1 if brace[0] == "{" else -1
+            if depth < 0:
+                return brace.start()
         return limit
 
     def is_assigned(self, name: str, begin: int, end: int) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import ceil, isfinite, log2, prod, sqrt
 
@@ -170,8 +170,14 @@ class _Places:
     site: _Site
     launched: Launched
     parameters: Sequence[str]  # types of PTX
+    lines: dict[int, int | None] = field(default_factory=dict)  # that are known
 
     def line(self, place: int) -> int | None:
+        if place not in self.lines:
+            self.lines[place] = self._line(place)
+        return self.lines[place]
+
+    def _line(self, place: int) -> int | None:
         if place >= PARAMETER:
             known, nth = self.site.arguments, place - PARAMETER
         else:

@@ -41,6 +41,7 @@ from grader.compile.changes import (
     WAITS,
     Change,
     changes_of,
+    kernels_of,
     lines_behind,
     never_of,
     parameter_types,
@@ -436,6 +437,7 @@ def _clue(
         if right is not None:
             trial.suspect(right)
         of_kernels, pair = _of_kernels(files, cases, own, finding, is_found=bool(found))
+        kernels_of.cache_clear()  # large, and of no use to another file
         found = [*found, *of_kernels]
     if not found and not pair and finding is not None and "past the end" in finding.message:
         found = [*_right_calls(trial, roomier(files.source, own, trial.launched, trial.types), cases)]
