@@ -25,7 +25,7 @@ from grader.content import skeleton, start
 from grader.content.catalog import EXACT, Kata
 from grader.content.source_file import Source, source_of
 from grader.content.spec import Spec, load_spec
-from grader.devices import SIM_ARCH, Outcome
+from grader.devices import Outcome
 from grader.devices.sim import engine_library
 from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
@@ -44,6 +44,7 @@ from grader.judge.measure import (
 )
 from grader.judge.measure import prepare as prepare_measure
 from grader.judge.repairs import Compiler
+from grader.options import Options
 from grader.sandbox.early import Early
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
 from grader.storage import cache
@@ -73,35 +74,15 @@ class DeviceError(Fault):
 Settle = Callable[[], Verdict]  # what is left to do once the GPU is free for others
 
 
-@dataclass(frozen=True)
-class Options:
-    """What a grade is asked for. ``device`` auto: the GPU and then the simulator, or the simulator where no GPU is."""
-
-    device: str = "auto"
-    thorough: bool = False
-    seed: int = 0
-    sim_arch: str = SIM_ARCH
-    warnings_are_errors: bool = False
-    jobs: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
-    speed: bool = True  # time what is graded on a GPU, unless the kata is easy
-    pairs: int | None = None  # samples of each arm, where speed is measured; None: as many as decide
-    counters: bool = False  # after a pass on the simulator, count what the kernels cost
-    beside: bool = False  # others of the same run are graded at the same time: a wait for the GPU is nothing to tell
-    last_failure: bool = True  # try the shape that failed last before all others, and keep it
-    smallest: bool = True  # look for the smallest case that fails
-    diagnose: bool = True  # after a wrong answer, find out more about it
-    shuffled: bool = False  # shapes in no published order, and more of them drawn
-    together: bool = False  # compile several files in one run of nvcc: for checks of many files that seldom fail
-    within: str = ""  # the folder that what a file includes must lie in; empty: anywhere
-
-    def budget(self, target: Target, after_gpu: bool) -> SearchBudget:
-        budget = replace(budget_for(target.device), seed=self.seed, shuffled=self.shuffled, smallest=self.smallest)
-        budget = replace(budget, diagnose=self.diagnose and self.smallest)
-        if self.shuffled:
-            budget = replace(budget, examples=2 * budget.examples)
-        if after_gpu:  # the answers were judged on the GPU: a few small shapes for what it hides
-            budget = replace(budget, examples=EXAMPLES_AFTER_GPU, named_sizes=SIZES_AFTER_GPU)
-        return budget.thorough() if self.thorough else budget
+def budget_of(options: Options, target: Target, after_gpu: bool) -> SearchBudget:
+    """How much a grade with these options tries on a device. ``after_gpu``: the answers were judged on the GPU."""
+    budget = replace(budget_for(target.device), seed=options.seed, shuffled=options.shuffled, smallest=options.smallest)
+    budget = replace(budget, diagnose=options.diagnose and options.smallest)
+    if options.shuffled:
+        budget = replace(budget, examples=2 * budget.examples)
+    if after_gpu:  # a few small shapes for what it hides
+        budget = replace(budget, examples=EXAMPLES_AFTER_GPU, named_sizes=SIZES_AFTER_GPU)
+    return budget.thorough() if options.thorough else budget
 
 
 def targets(options: Options, gpu: Gpu | None, kata: Kata | None = None) -> tuple[Target, ...]:
@@ -227,7 +208,7 @@ def counted(kata: Kata, source: Source, options: Options, tell: Tell | None = No
         built = _loaded(_request(kata, source, target, options), sandbox, options, tell)
         if isinstance(built, CompileFailure):
             return does_not_compile(built)
-        return count(kata, load_spec(kata), sandbox, options.budget(target, after_gpu=False))
+        return count(kata, load_spec(kata), sandbox, budget_of(options, target, after_gpu=False))
 
 
 @dataclass(frozen=True)
@@ -319,7 +300,7 @@ def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None)
     verdicts: list[Verdict] = []
     for target in found:
         request = _request(kata, source, target, options)
-        budget = options.budget(target, after_gpu=bool(verdicts))
+        budget = budget_of(options, target, after_gpu=bool(verdicts))
 
         def judged(
             on: _Devices, turn: GpuTurn, ahead: Ahead, request: Request = request, budget: SearchBudget = budget
@@ -590,7 +571,7 @@ def _prepare_checks(request: Request, options: Options, checks: bool, at: _Progr
     kata, spec = request.kata, request.spec
     with contextlib.suppress(Exception):
         if checks:
-            budget = options.budget(request.target, after_gpu=False)
+            budget = budget_of(options, request.target, after_gpu=False)
             prepare_check(kata, spec, budget, lambda: not at.is_built.is_set())
         if _timed(kata, options):
             prepare_exact(kata, spec, _present(find_gpu()), at.goes_on, beside=options.beside)
@@ -600,7 +581,7 @@ def _prepare_drawn(request: Request, options: Options, checks: bool, at: _Progre
     """The answers that the checks need last."""
     with contextlib.suppress(Exception):
         if checks and _hypothesis_is_for_threads():
-            budget = options.budget(request.target, after_gpu=False)
+            budget = budget_of(options, request.target, after_gpu=False)
             prepare_drawn(request.kata, request.spec, budget, lambda: not at.is_built.is_set())
 
 

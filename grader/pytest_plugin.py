@@ -20,8 +20,9 @@ from grader.compile.toolchain import gpu_of_worker
 from grader.content.catalog import LEVELS, WORK, Catalog, CatalogError, Kata, load_catalog
 from grader.devices import SIM_ARCH, SIM_ARCH_HELP, SIM_ARCHITECTURES
 from grader.fault import Fault
-from grader.grade import Options, in_order, prepare
+from grader.grade import in_order, prepare
 from grader.learner import progress
+from grader.options import Options
 from grader.output import verdict_text
 from grader.system.processes import guard
 from grader.verdict import Grade, Kind

@@ -17,7 +17,7 @@ from grader.compile import halves
 from grader.compile.toolchain import find_toolchain
 from grader.storage.cache import cache_folder
 
-REMEMBERED = Path(__file__).with_name("remembered.py")
+PROGRAMS = [Path(__file__).with_name(name) for name in ("read_before.py", "remembered.py")]
 STORE = cache_folder() / "remembered"  # of the whole run: a test may have a cache of its own
 
 
@@ -44,19 +44,20 @@ class HeldCompiler:
 
 
 def remembering_nvcc(folder: Path) -> Path:
-    """One that compiles the same text with the same command once: see remembered.py.
+    """One that compiles the same text with the same command once: see remembered.py and read_before.py.
 
     The same program stays in the folder: builds that were made with it are found in the cache by the next run.
     """
     real = find_toolchain()
-    known = [sys.executable, "-I", "-S", REMEMBERED, STORE, real.identity, real.nvcc]
+    known = [sys.executable, "-I", "-S", PROGRAMS[0], STORE, real.identity, real.nvcc]
     text = (
         '#!/bin/sh\ncase "$*" in\n'
         '*" kata.cu --dryrun") exit 1 ;;\n'  # so that all of the work is its own
         f'*" kata.cu") exec {shlex.join(map(str, known))} "$@" ;;\n'
         f'*) exec {real.nvcc} "$@" ;;\nesac\n'
     )
-    name = hashlib.sha256(text.encode() + REMEMBERED.read_bytes() + Path(halves.__file__).read_bytes()).hexdigest()
+    parts = [text.encode(), *(Path(file).read_bytes() for file in (*PROGRAMS, halves.__file__))]
+    name = hashlib.sha256(b"".join(parts)).hexdigest()
     program = folder / f"remembering_nvcc_{name[:16]}"
     if not program.exists():
         staged = program.with_name(f"{program.name}.{os.getpid()}")

@@ -1,10 +1,10 @@
-"""nvcc with a memory, for tests that are not about what nvcc makes: python remembered.py STORE KEY nvcc ... kata.cu
+"""nvcc with a memory, for tests that are not about what nvcc makes.
 
-The file is preprocessed as always, for the device and for the host. What the compilers make of the two texts follows
-from these and from the commands: where the store has it for the same, it is copied from there. The same are two texts
-whose lines of code are the same and stand in the same places. It does not matter where a file without code is read.
-Nothing is kept that has a warning, which may say so, or of which the assembler may read a file. nvcc does everything
-that is not known here, and all that fails.
+The file is preprocessed as always, for the device and for the host, but where read_before.py knows what comes of it.
+What the compilers make of the two texts follows from these and from the commands: where the store has it for the same,
+it is copied from there. The same are two texts whose lines of code are the same and stand in the same places. It does
+not matter where a file without code is read. Nothing is kept that has a warning, which may say so, or of which the
+assembler may read a file. nvcc does everything that is not known here, and all that fails.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ _BETWEEN_LITERALS = re.compile(rb'(?<!\\)"\s*(?:#[^\n]*\n\s*)*"')
 _MARKER = re.compile(rb'# (\d+) ("[^"\n]*")([ \d]*)$')  # a line of a file; 3: of the system's
 
 
-def main(store: Path, about: str, command: list[str]) -> bytes | None:
-    """What nvcc prints, with its files made in this folder; None where nvcc is to do it."""
+def main(store: str, about: str, command: list[str]) -> tuple[bytes, str | None] | None:
+    """What nvcc prints, with its files made in this folder, and the folder of the store that has them; None where nvcc
+    is to do it."""
     name = Path(command[-1]).stem
     listed = subprocess.run([*command, "--dryrun"], capture_output=True, text=True, errors="surrogateescape")
     work = halves.plan(listed.stderr, name) if listed.returncode == 0 else None
@@ -43,7 +44,7 @@ def main(store: Path, about: str, command: list[str]) -> bytes | None:
         return None
     joined = _BETWEEN_LITERALS.sub(b"", Path(f"{name}.cpp4.ii").read_bytes())
     may_read = any(word in joined for word in _READS)
-    place = store / _key(about, work, name)
+    place = Path(store) / _key(about, work, name)
     if place.is_dir() and not may_read:
         for file in place.iterdir():
             shutil.copy(file, file.name)
@@ -57,7 +58,7 @@ def main(store: Path, about: str, command: list[str]) -> bytes | None:
         if not said and not may_read:
             _remember(place, set(os.listdir()) - there)
     halves._join_dependencies(name)
-    return said
+    return said, str(place) if place.is_dir() and not may_read else None
 
 
 def _key(about: str, work: halves.Plan, name: str) -> str:
@@ -98,10 +99,3 @@ def _remember(place: Path, made: set[str]) -> None:
         stage.rename(place)
     except OSError:  # another has been quicker
         shutil.rmtree(stage)
-
-
-if __name__ == "__main__":
-    printed = main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
-    if printed is None:
-        os.execv(sys.argv[3], sys.argv[3:])
-    sys.stdout.buffer.write(printed)

@@ -251,6 +251,7 @@ def test_a_bad_catalogue_is_one_error_with_its_place_and_fix(clone: Path) -> Non
     assert by_kata.returncode == 2 and "kata scale_f32: level:" in by_kata.stderr
 
 
+@pytest.mark.usefixtures("nvcc_remembers")
 def test_the_two_faces_show_the_same_verdict(clone: Path) -> None:
     path = solve(clone, "elementwise_f32", ("if (idx < n)", "if (idx <= n)"))
     by_pytest = pytest_run(clone, str(path.relative_to(clone)), "--device", "sim")
@@ -415,6 +416,7 @@ def test_a_wrong_command_is_one_sentence(clone: Path, arguments: list[str], said
     assert done.returncode == 2 and has(done.stderr, *said) and "Traceback" not in done.stderr
 
 
+@pytest.mark.usefixtures("nvcc_remembers")
 def test_a_grade_on_the_simulator_needs_no_torch(clone: Path) -> None:
     solve(clone, "elementwise_f32")
     without = "import sys; sys.modules['torch'] = None; from grader.cli import main; sys.exit(main())"

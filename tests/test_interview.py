@@ -26,6 +26,7 @@ from facts import all_of, has
 from patience import PATIENCE_S, wait_for
 from test_faces import ROOT, Clone, make_clone, run
 
+from grader.compile.toolchain import find_toolchain
 from grader.content import rung, skeleton, start
 from grader.content.catalog import Catalog, Kata, load_catalog
 from grader.content.hints import load_hints
@@ -36,7 +37,7 @@ from grader.content.start import BLANK, SKELETON, SKETCH
 from grader.content.tracks import track_of
 from grader.devices import Finding
 from grader.devices.counters import Launch
-from grader.grade import Options
+from grader.grade import Options, budget_of
 from grader.interview import clock, command, handout, live, lookups, notes, report_data, session
 from grader.interview import run as interview_run
 from grader.interview.clock import Moment
@@ -427,9 +428,9 @@ def test_hidden_shapes_are_the_same_cases_in_an_order_of_the_seed(catalog: Catal
     assert one == again and sizes[0] != sizes[1] != sizes[2] != sizes[0]
     assert sorted(sizes[0]) == sorted(sizes[1]) == sorted(sizes[2]) and sizes[1][-1] == sizes[2][-1]
     target: Any = SimpleNamespace(device="sim")
-    budget = Options(shuffled=True, seed=5).budget(target, after_gpu=False)
+    budget = budget_of(Options(shuffled=True, seed=5), target, after_gpu=False)
     assert budget.shuffled and budget.seed == 5 and budget.examples > budget_for("sim").examples
-    assert not Options().budget(target, after_gpu=False).shuffled
+    assert not budget_of(Options(), target, after_gpu=False).shuffled
 
 
 # Killed
@@ -954,16 +955,15 @@ def test_a_conclusion_counts_lines_waiting_and_costs() -> None:
     assert conclude({**part, "solution_counted": {**COUNTED, "sizes": {"n": 8}}})["against_solution"] == []
 
 
-def test_a_bug_is_handed_out_without_its_comments(lone: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_handed_out_without_its_comments(lone: Catalog) -> None:
     (part,) = draw([PartRequest(15, kind="debug")], lone, History(), 2, lambda kata: True)
     text = handout.text_for(lone, part)
     solution = rung.code_of(lone.katas[part.kata].solution_path.read_text())
     assert rung.code_of(text) != solution and "BUG" not in text and "TODO" not in text
     assert text.startswith(f"// {part.kata}: ") and part.item.startswith(f"{part.kata}/")
     assert handout.is_unchanged(lone, part, text) and not handout.is_unchanged(lone, part, text + "int more;\n")
-    monkeypatch.setattr(interview_run, "grade", passed)
     _, graded = interview_run.ask(begin(lone, PartRequest(15, kind="debug")), lone)
-    assert graded.passed  # graded, not taken for one that was not started
+    assert graded.verdict.kind is Kind.WRONG_ANSWER  # graded, not taken for one that was not started
 
 
 def test_a_reading_hides_its_name_and_keeps_answers_beside_points(lone: Catalog, at: Time) -> None:
@@ -1028,8 +1028,8 @@ def screen() -> None:
         absent("pexpect is not installed; `pip install -e .[dev]`")
 
 
-def terminal(place: Path, *arguments: str) -> Any:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+def terminal(place: Path, *arguments: str, **environment: str) -> Any:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **environment}
     command = ["-m", "grader", "interview", *arguments]
     return pexpect.spawn(
         sys.executable, command, cwd=place, env=env, encoding="utf-8", timeout=LIMIT_S, dimensions=(30, 100)
@@ -1158,9 +1158,16 @@ def running_grades(place: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("plan", load_plans())
-def test_a_plan_is_driven_to_its_end(screen: None, clone: Path, plan: str) -> None:
-    """Each part is finished with its file as it was handed out."""
-    child = terminal(clone, "--plan", plan, "--device", "sim", "--seed", "5")
+def test_a_plan_is_driven_to_its_end(screen: None, clone: Path, tmp_path: Path, plan: str) -> None:
+    """Each part is finished with its file as it was handed out. No compiler has to make anything of it: it says no to
+    the files of a part to debug, whose grade is that of test_a_bug_is_handed_out_without_its_comments."""
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text(
+        '#!/bin/sh\ncase "$*" in\n*" kata.cu") echo "kata.cu(1): error: not today" >&2; exit 1 ;;\n'
+        f'*) exec {find_toolchain().nvcc} "$@" ;;\nesac\n'
+    )
+    nvcc.chmod(0o755)
+    child = terminal(clone, "--plan", plan, "--device", "sim", "--seed", "5", KATA_NVCC=str(nvcc))
     child.expect("left \\|")
     parts = current(clone).parts
     for place, part in enumerate(parts):
@@ -1177,6 +1184,8 @@ def test_a_plan_is_driven_to_its_end(screen: None, clone: Path, plan: str) -> No
     (folder,) = session.every(clone)
     record = json.loads((folder / "interview.json").read_text())
     assert [part["kind"] for part in record["parts"]] == [request.kind for request in load_plans()[plan].parts]
+    verdicts = {part["final"]["verdict"] for part in record["parts"] if part["kind"] == "debug"}
+    assert verdicts <= {"does not compile"}
     assert all(part["conclusion"]["remarks"] for part in record["parts"])
     assert Tags((folder / "interview.html").read_text()).balanced
 

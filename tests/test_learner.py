@@ -25,6 +25,8 @@ from grader.learner import progress
 from grader.learner.progress import GRADE, Event
 from grader.verdict import Grade, Kind, Measurement, Verdict
 
+pytestmark = pytest.mark.usefixtures("module_remembers")
+
 
 @pytest.fixture(autouse=True)
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import compiler
 import pytest
+import read_before
 import remembered
 
 from grader.compile.build import Build, CompileFailure, Request, Target, build, exported_names
@@ -95,3 +97,67 @@ def test_a_file_of_the_assembler_and_an_error_are_nvccs(compiled, tmp_path: Path
     assert isinstance(built, Build) and not ran  # into the store
     failed, ran = compiled(TEXT.replace(COMPARES, "< nonsense"))
     assert isinstance(failed, CompileFailure) and failed.line is not None and not ran
+
+
+def test_what_was_read_is_known_until_a_file_changes_comes_or_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whichever folder nvcc runs. The files are as the preprocessor wrote them, in part."""
+    beside, made = tmp_path / "mine", tmp_path / "made"
+    (beside / "sub").mkdir(parents=True)
+    made.mkdir()
+    header = beside / "sub" / "mine.h"
+    header.write_text("1")
+    time.sleep(2 * read_before.COARSE_NS / 1e9)
+    rule = "kata.so : kata.cu \\\n /usr/include/stdio.h \\\n signature.h \\\n HERE/beside/sub/mine.h\n"
+    entered = '# 1 "/usr/include/stdio.h" 1 3 4\n# 1 "HERE/beside/sub/mine.h" 1\n'
+
+    def at_work(name: str, text: str, signature: str = "s") -> str | None:
+        """Go there; the folder of what was made of the same."""
+        (place := tmp_path / name).mkdir(exist_ok=True)
+        if not (place / "beside").exists():
+            (place / "beside").symlink_to(beside)
+        monkeypatch.chdir(place)
+        for file, words in (("kata.cu", text), ("signature.h", signature)):
+            (place / file).write_text(words)
+        known = read_before.place_of(str(tmp_path), "nvcc", ["nvcc", f"-I{place}", "kata.cu"])
+        assert known is not None
+        where.append(known)
+        return read_before.found(known, "kata")
+
+    where: list[str] = []
+    assert at_work("one", "text\n") is None
+    for file, words in (("d", rule), ("cpp1.ii", f"{entered}int i;\n"), ("cpp4.ii", f"{entered}int j;\n")):
+        Path(f"kata.{file}").write_text(words.replace("HERE", str(tmp_path / "one")))
+    read_before.note(where[-1], str(made), "kata", "kata.cu", time.time_ns())
+    assert at_work("two", "text\n// a remark\n") == str(made)
+    for file, words in (("d", rule), ("cpp1.ii", f"\n{entered}"), ("cpp4.ii", f"\n{entered}")):
+        assert Path(f"kata.{file}").read_text() == words.replace("HERE", str(tmp_path / "two"))
+    assert at_work("two", "text\n// a */ remark\n") is None and at_work("two", "other\n") is None
+    assert at_work("two", "text\n", "another signature") is None
+    for change, back in (
+        (lambda: header.write_text("2"), lambda: header.write_text("1")),
+        (lambda: header.rename(tmp_path / "away.h"), lambda: (tmp_path / "away.h").rename(header)),
+        (lambda: (beside / "stdio.h").touch(), lambda: (beside / "stdio.h").unlink()),
+        (lambda: (beside / "sub/more.h").touch(), lambda: (beside / "sub/more.h").unlink()),
+    ):
+        change()
+        assert at_work("two", "text\n") is None
+        back()
+        assert at_work("two", "text\n") == str(made)
+    monkeypatch.setenv("CPATH", str(beside))
+    assert read_before.place_of(str(tmp_path), "nvcc", ["nvcc", "kata.cu"]) is None
+
+
+def test_what_changes_while_it_is_read_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    began_ns = time.time_ns()
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside/mine.h").write_text("1")
+    for file, words in (("d", "kata.so : kata.cu beside/mine.h\n"), ("cpp1.ii", ""), ("cpp4.ii", "")):
+        Path(f"kata.{file}").write_text(words)
+    read_before.note(str(tmp_path / "known"), str(tmp_path), "kata", "kata.cu", began_ns)
+    assert not (tmp_path / "known").exists()
+    time.sleep(2 * read_before.COARSE_NS / 1e9)
+    read_before.note(str(tmp_path / "known"), str(tmp_path), "kata", "kata.cu", time.time_ns())
+    assert len(list((tmp_path / "known").iterdir())) == 1

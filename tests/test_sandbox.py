@@ -324,7 +324,7 @@ def test_a_command_starts_the_import_of_torch_for_its_grade(monkeypatch: pytest.
     (tmp_path / "torch.py").write_text("")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(parent, "_TORCH", parent._Torch())
-    monkeypatch.setattr(torch_ahead, "_GPUS", (str(tmp_path),))
+    monkeypatch.setattr(torch_ahead, "GPUS", (str(tmp_path),))
     try:
         torch_ahead.begin(["grade", "sgemm_naive_f32"])
         assert torch_ahead._begun is not None

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -153,13 +153,21 @@ def started() -> list[int]:
     return [pid for pid in descendants(os.getpid()) if pid not in BEFORE]
 
 
-@pytest.fixture(autouse=True)
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The module of works is where a service finds it."""
-    folder = tmp_path / "modules"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("modules")
     (folder / "works.py").write_text(WORK)
-    monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{ROOT}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{ROOT}")
+        yield
+
+
+@pytest.fixture(scope="module")
+def shared(work: None) -> Iterator[Service]:
+    """A warm service for tests that leave nothing in it."""
+    with Service(ROOT, eager=True) as service:
+        yield service
 
 
 def a_task(name: str, source: Path | None = None, **more: Any) -> Task:
@@ -292,20 +300,18 @@ def test_closing_ends_also_what_is_to_last(tmp_path: Path) -> None:
     assert below and gone([service.pid, *below]) and not (tmp_path / "written").exists()
 
 
-def test_whatever_is_printed_does_not_stand_between_answers() -> None:
-    with Service(ROOT) as service:
-        numbers = [service.ask(a_task("talk")) for _ in range(3)]
-        assert [answer["done"] for answer in answers_of(service, *numbers).values()] == [{"read": ""}] * 3
+def test_whatever_is_printed_does_not_stand_between_answers(shared: Service) -> None:
+    numbers = [shared.ask(a_task("talk")) for _ in range(3)]
+    assert [answer["done"] for answer in answers_of(shared, *numbers).values()] == [{"read": ""}] * 3
 
 
-def test_a_fault_is_that_of_its_task_alone() -> None:
-    with Service(ROOT) as service:
-        numbers = [service.ask(a_task("fail")), service.ask(a_task("level"))]
-        numbers += [service.ask(Task(KATA.name, OPTIONS, work="no_such_module:work"))]
-        found = answers_of(service, *numbers)
-        assert found[numbers[0]]["fault"] == "the grader itself is broken: ValueError: of no use"
-        assert found[numbers[1]]["done"] == {"level": "easy"}
-        assert "no_such_module" in found[numbers[2]]["fault"]
+def test_a_fault_is_that_of_its_task_alone(shared: Service) -> None:
+    numbers = [shared.ask(a_task("fail")), shared.ask(a_task("level"))]
+    numbers += [shared.ask(Task(KATA.name, OPTIONS, work="no_such_module:work"))]
+    found = answers_of(shared, *numbers)
+    assert found[numbers[0]]["fault"] == "the grader itself is broken: ValueError: of no use"
+    assert found[numbers[1]]["done"] == {"level": "easy"}
+    assert "no_such_module" in found[numbers[2]]["fault"]
 
 
 def test_a_service_that_was_killed_says_so() -> None:
@@ -354,31 +360,36 @@ def answers_with_end(service: Service, number: int) -> Answer:
 # -- the sandbox's children --------------------------------------------------------------------------------------------
 
 
-def test_a_sandbox_has_a_clean_child_of_its_own(tmp_path: Path) -> None:
-    with Service(ROOT, eager=True) as service:
-        done = answers_with_end(service, service.ask(a_task("child"), Slot(tmp_path / "slot")))
-        assert done.pop("parent") not in children(service.pid)  # a guard of the template's
-        wanted = {"files": 4, "numpy": False, "grades": True, "folder": str(tmp_path / "slot"), "core": True}
-        assert done == {**wanted, "ends": [-signal.SIGSEGV, -signal.SIGSEGV, -signal.SIGKILL]}
+def test_a_sandbox_has_a_clean_child_of_its_own(shared: Service, tmp_path: Path) -> None:
+    done = answers_with_end(shared, shared.ask(a_task("child"), Slot(tmp_path / "slot")))
+    assert done.pop("parent") not in children(shared.pid)  # a guard of the template's
+    wanted = {"files": 4, "numpy": False, "grades": True, "folder": str(tmp_path / "slot"), "core": True}
+    assert done == {**wanted, "ends": [-signal.SIGSEGV, -signal.SIGSEGV, -signal.SIGKILL]}
 
 
-@pytest.mark.parametrize("how", ["stop", "late", "fork", "service", "close"])
-def test_a_sandbox_ends_with_its_grade(how: str) -> None:
+@pytest.mark.parametrize("how", ["stop", "late", "fork"])
+def test_a_sandbox_ends_with_its_grade(shared: Service, how: str) -> None:
+    number = shared.ask(a_task("hold"), Slot(limit_s=5.0 if how == "late" else None))
+    pids = pids_of(answers_of(shared, number)[number])
+    assert not gone(pids)
+    if how == "stop":
+        shared.stop(number)
+        answers_of(shared, shared.ask(a_task("level")))
+    elif how == "late":
+        assert answers_of(shared, number)[number]["late"]
+    else:
+        _, fork = sorted(children(shared.pid))
+        os.kill(fork, signal.SIGKILL)
+        assert answers_of(shared, number)[number]["died"] == -signal.SIGKILL
+    assert gone(pids)
+
+
+@pytest.mark.parametrize("how", ["service", "close"])
+def test_a_sandbox_ends_with_its_service(how: str) -> None:
     with Service(ROOT, eager=True) as service:
-        number = service.ask(a_task("hold"), Slot(limit_s=5.0 if how == "late" else None))
-        pids = pids_of(answers_of(service, number)[number])
+        pids = pids_of(answers_of(service, number := service.ask(a_task("hold")))[number])
         assert not gone(pids)
-        if how == "stop":
-            service.stop(number)
-            answers_of(service, service.ask(a_task("level")))
-            assert gone(pids)
-        elif how == "late":
-            assert answers_of(service, number)[number]["late"] and gone(pids)
-        elif how == "fork":
-            _, fork = sorted(children(service.pid))
-            os.kill(fork, signal.SIGKILL)
-            assert answers_of(service, number)[number]["died"] == -signal.SIGKILL and gone(pids)
-        elif how == "service":
+        if how == "service":
             os.kill(service.pid, signal.SIGKILL)
             wait_for(lambda: gone(pids), "the sandbox's child")
     assert gone(pids)
@@ -447,12 +458,11 @@ def test_no_tasks_need_no_service() -> None:
     assert list(replies([], ROOT, count=0)) == [] and started() == []
 
 
-def test_a_limit_is_for_each_task(tmp_path: Path) -> None:
-    with Service(ROOT, eager=True) as service:
-        late = service.ask(a_task("stay"), Slot(limit_s=0.5))
-        other = service.ask(a_task("write", tmp_path / "leave"))
-        while "late" not in (answer := answers_of(service, late)[late]):
-            assert "tell" in answer
-        (tmp_path / "leave").write_text("")
-        while "done" not in answers_of(service, other)[other]:
-            pass
+def test_a_limit_is_for_each_task(shared: Service, tmp_path: Path) -> None:
+    late = shared.ask(a_task("stay"), Slot(limit_s=0.5))
+    other = shared.ask(a_task("write", tmp_path / "leave"))
+    while "late" not in (answer := answers_of(shared, late)[late]):
+        assert "tell" in answer
+    (tmp_path / "leave").write_text("")
+    while "done" not in answers_of(shared, other)[other]:
+        pass

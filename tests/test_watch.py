@@ -503,6 +503,14 @@ def test_nothing_to_watch_is_a_no(clone: Path, mark: str) -> None:
 # -- the parts
 
 
+def test_the_process_that_watches_imports_nothing_that_grades() -> None:
+    """The one that stays does: it is started beside it."""
+    script = "import sys, grader.commands.watch; print([name for name in sys.argv[1:] if name in sys.modules])"
+    unwanted = ["grader.grade", "grader.judge", "grader.compile.build", "grader.sandbox.parent", "numpy"]
+    done = subprocess.run([sys.executable, "-c", script, *unwanted], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 def test_saves_waits_until_a_file_is_quiet(tmp_path: Path) -> None:
     one, other = tmp_path / "one.cu", tmp_path / "other.cu"
     one.write_text("1")

@@ -24,7 +24,8 @@ from grader.compile.toolchain import find_gpu, find_toolchain
 from grader.content.catalog import Catalog, CatalogError
 from grader.content.source_file import Source
 from grader.devices.sim import engine_library
-from grader.grade import Options, targets
+from grader.grade import targets
+from grader.options import Options
 from grader.output.console import open_catalog, tell, warn
 from grader.output.grade_json import FORMAT, record
 from grader.output.terminal import plain

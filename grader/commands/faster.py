@@ -13,9 +13,10 @@ from grader.commands.kata import keep_seen, may_see
 from grader.compile.toolchain import find_gpu
 from grader.content.catalog import Catalog
 from grader.content.source_file import Source, source_of
-from grader.grade import Options, bench, counted, grade
+from grader.grade import bench, counted, grade
 from grader.judge.measure import threshold_of
 from grader.learner import progress
+from grader.options import Options
 from grader.output import verdict_text
 from grader.output.console import (
     Commands,

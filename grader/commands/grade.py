@@ -12,9 +12,10 @@ from grader.classes import options as for_classes
 from grader.compile.toolchain import find_gpu, machine
 from grader.content.catalog import Catalog, CatalogError, Kata
 from grader.content.start import last_changed
-from grader.grade import DeviceError, Options, bench, in_order, prepare
+from grader.grade import DeviceError, bench, in_order, prepare
 from grader.judge.measure import STAGES
 from grader.learner import progress
+from grader.options import Options
 from grader.output import speeds, verdict_text
 from grader.output.console import KINDS, NAMES, Commands, add_sim_arch, examples, named_file, open_catalog, tell, warn
 from grader.output.grade_json import record

@@ -11,9 +11,10 @@ from grader.commands import lookups
 from grader.content.catalog import Catalog
 from grader.content.source_file import source_of
 from grader.content.spec import load_spec
-from grader.grade import Options, grade, lacks_library
+from grader.grade import grade, lacks_library
 from grader.learner import progress
 from grader.learner.progress import History
+from grader.options import Options
 from grader.output import verdict_text
 from grader.output.console import Commands, add_sim_arch, examples, open_catalog, open_progress, say_json, tell, warn
 from grader.output.terminal import painted, plain

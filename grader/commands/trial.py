@@ -11,7 +11,8 @@ from typing import Any
 from grader.content.catalog import CatalogError, Kata
 from grader.content.source_file import Source, source_of
 from grader.content.trial import Trial, load_trials
-from grader.grade import Options, called_once, unreadable
+from grader.grade import called_once, unreadable
+from grader.options import Options
 from grader.output import verdict_text
 from grader.output.console import Commands, add_sim_arch, examples, named_file, one_kata, open_catalog, say_json, tell
 from grader.output.terminal import painted, plain

@@ -19,10 +19,10 @@ from grader.commands.kata import difference, reset, said_symptom, task
 from grader.content import rung
 from grader.content.hints import COUNT, load_hints
 from grader.fault import Fault
-from grader.grade import Options
 from grader.learner import progress
 from grader.learner.state import State
 from grader.learner.way import candidates, upcoming
+from grader.options import Options
 from grader.output.console import (
     Commands,
     add_sim_arch,

@@ -527,7 +527,7 @@ def labelled(paragraph: str, katas: Iterable[str]) -> set[str]:
 def _contract(kata: Kata) -> Iterator[list[str]]:
     """The paragraphs of the spec's docstring that say what is asked, as comments; not those on its bound, and not those
     that begin with the names of other katas."""
-    text = ast.get_docstring(ast.parse(kata.spec_path.read_text())) or ""
+    text = _docstring(kata.spec_path.read_text())
     katas = {path.stem for path in kata.solution_path.parent.glob("*.cu")}
     for paragraph in text.split("\n\n"):
         words = " ".join(paragraph.split())
@@ -539,3 +539,9 @@ def _contract(kata: Kata) -> Iterator[list[str]]:
             yield [f"// {line}".rstrip() for line in paragraph.split("\n")]
         else:
             yield _filled(_BOUND.split(words)[0])
+
+
+@functools.lru_cache(maxsize=4)
+def _docstring(module: str) -> str:
+    """One text is the spec of all katas of a family."""
+    return ast.get_docstring(ast.parse(module)) or ""

@@ -92,8 +92,9 @@ def _minutes(text: str) -> float:
 
 def _begin(options: argparse.Namespace) -> int:
     from grader.compile.toolchain import find_gpu, find_toolchain
-    from grader.grade import Options, targets
+    from grader.grade import targets
     from grader.interview import run
+    from grader.options import Options
 
     catalog = open_catalog()
     plan, requests = _requests(options)

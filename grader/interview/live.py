@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from types import FrameType
 
 from grader.content.catalog import Catalog
-from grader.grade import Options
 from grader.interview import clock, run, session
 from grader.interview.plan import InterviewError
 from grader.interview.session import Session
+from grader.options import Options
 from grader.output.terminal import Terminal
 from grader.service.client import Service, ServiceError
 from grader.service.task import Task

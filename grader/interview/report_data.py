@@ -20,11 +20,12 @@ from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.devices import SIM_ARCH
 from grader.devices.report_json import encode
-from grader.grade import Options, counted
+from grader.grade import counted
 from grader.interview import handout, notes, run
 from grader.interview.conclusion import TOTALS, conclude
 from grader.interview.plan import CODE
 from grader.interview.session import Attempt, Session
+from grader.options import Options
 from grader.verdict import CaseCounters, Kind
 
 FORMAT = 1

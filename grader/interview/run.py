@@ -26,11 +26,12 @@ from grader.content.questions import load_interview
 from grader.content.source_file import read_source, source_of
 from grader.content.start import SKELETON
 from grader.devices import SIM_ARCH
-from grader.grade import Options, grade
+from grader.grade import grade
 from grader.interview import clock, handout, notes, session
 from grader.interview.plan import CODE, InterviewError, Part, PartRequest, draw
 from grader.interview.session import Session
 from grader.learner.progress import History
+from grader.options import Options
 from grader.output import verdict_text
 from grader.output.grade_json import record
 from grader.output.verdict_text import display_path

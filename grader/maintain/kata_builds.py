@@ -17,8 +17,9 @@ from grader.compile.toolchain import find_gpu
 from grader.content import skeleton
 from grader.content.catalog import Catalog, Kata, load_catalog
 from grader.devices import SIM_ARCH, SIM_ARCHITECTURES
-from grader.grade import Options, Planned, prepare_all
+from grader.grade import Planned, prepare_all
 from grader.maintain.wrong_kernel import FOLDER, WrongKernel, load, written
+from grader.options import Options
 from grader.verdict import Kind
 
 RIGHT = Path("tests", "right")  # <kata>/<name>.cu solves a kata in another way than its solution

@@ -21,9 +21,10 @@ from grader.compile import unit
 from grader.compile.build import Build
 from grader.content.catalog import Catalog, CatalogError, Kata, load_catalog
 from grader.content.yaml_fields import MANY, Field, Value, close_to, record, root_value, several, words
-from grader.grade import Options, grade, prepare
+from grader.grade import grade, prepare
 from grader.maintain.mutators import Mutant, bare, mutants_of
 from grader.maintain.same_code import on_device_alone, same_code
+from grader.options import Options
 from grader.output.console import Commands, examples, open_catalog
 from grader.sandbox.parent import forked_sandboxes
 from grader.verdict import Kind

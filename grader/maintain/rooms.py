@@ -17,6 +17,7 @@ ROOMS = (
     "storage",
     "content",
     "devices",
+    "options",
     "verdict",
     "compile",
     "sandbox",

@@ -24,9 +24,10 @@ from grader.content.source_file import digest_of, source_of
 from grader.content.spec import Spec, Tensor, load_spec
 from grader.devices import CTYPES, INSTRUCTIONS, SIM_ARCH, Buffer, Call, Finding, Limits, Role, Scalar
 from grader.devices.sim import engine_library
-from grader.grade import Options, grade
+from grader.grade import grade
 from grader.learner import progress
 from grader.notebook.graded import Graded
+from grader.options import Options
 from grader.output.verdict_text import display_path
 from grader.sandbox.parent import Program, Sandbox
 from grader.storage import cache

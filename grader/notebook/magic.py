@@ -12,9 +12,10 @@ from typing import Any
 from grader.content import skeleton, start
 from grader.content.catalog import CatalogError, Kata, find_root, load_catalog
 from grader.fault import Fault
-from grader.grade import Options, grade
+from grader.grade import grade
 from grader.learner import progress
 from grader.notebook.graded import Graded
+from grader.options import Options
 from grader.pages.accesses import into_memory
 from grader.pages.markup import Markup, join, tag
 from grader.storage.whole_file import write_whole

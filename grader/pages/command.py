@@ -11,10 +11,11 @@ from pathlib import Path
 from grader.content.catalog import Catalog, CatalogError, Kata
 from grader.content.source_file import digest_of
 from grader.fault import Fault
-from grader.grade import Options, grade
+from grader.grade import grade
 from grader.learner.progress import History
 from grader.learner.state import State
 from grader.learner.way import upcoming, way_of
+from grader.options import Options
 from grader.output import verdict_text
 from grader.output.console import Commands, examples, open_states, save, tell, warn
 from grader.verdict import Grade

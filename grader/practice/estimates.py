@@ -22,10 +22,11 @@ from grader.content.yaml_fields import close_to
 from grader.devices import SIM_ARCH
 from grader.devices.counters import Launched
 from grader.fault import Fault
-from grader.grade import Options, counted
+from grader.grade import budget_of, counted
 from grader.judge.cards import CARDS, LIMITS, Card, blocks_per_sm, occupancy
 from grader.judge.case import largest_within
 from grader.judge.measure import min_bytes_of
+from grader.options import Options
 from grader.output import speeds
 from grader.practice.quantity import shown
 from grader.verdict import CaseCounters, format_sizes
@@ -167,7 +168,7 @@ class Estimate:
     @property
     def counted_sizes(self) -> Mapping[str, int] | None:
         """The counted shape; None if the simulator takes none."""
-        budget = Options(device="sim").budget(Target("sim", SIM_ARCH), after_gpu=False)
+        budget = budget_of(Options(device="sim"), Target("sim", SIM_ARCH), after_gpu=False)
         return largest_within(self.kata, self.spec, budget.work_limit)
 
     @cached_property

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import select
@@ -161,7 +162,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] in (["torch"], ["whole-torch"]):
         _import_torch(int(sys.argv[2]), asked, lean=sys.argv[1] == "torch")
 
-    import grader.devices.gpu.device
-    import grader.devices.sim  # noqa: F401 - imported for the children
-
+    has_gpu = any(map(os.path.exists, torch_ahead.GPUS))
+    for name in ("sim", "gpu.device") if has_gpu else ("sim",):  # for the children
+        importlib.import_module(f"grader.devices.{name}")
     _serve(asked)

@@ -18,7 +18,7 @@ from pathlib import Path
 from grader.system.processes import grader_environment
 
 _CATALOGUE = Path(__file__).resolve().parents[2] / "difficulty.yaml"
-_GPUS = ("/dev/nvidiactl", "/dev/dxg")  # of Linux, and of Windows below WSL
+GPUS = ("/dev/nvidiactl", "/dev/dxg")  # of Linux, and of Windows below WSL
 Begun = tuple[socket.socket, subprocess.Popen[bytes]]
 _begun: Begun | None = None
 
@@ -26,7 +26,7 @@ _begun: Begun | None = None
 def begin(arguments: Sequence[str]) -> None:
     """Start it where this command will want it."""
     global _begun
-    if wanted(arguments) and any(map(os.path.exists, _GPUS)):
+    if wanted(arguments) and any(map(os.path.exists, GPUS)):
         _begun = start()
         atexit.register(_end)
 

@@ -30,7 +30,8 @@ from grader.content.catalog import FILE, Catalog, CatalogError, find_root, load_
 from grader.content.source_file import digest_of
 from grader.devices.sim import engine_library
 from grader.fault import Fault
-from grader.grade import Options, targets
+from grader.grade import targets
+from grader.options import Options
 from grader.sandbox.parent import start_children_by
 from grader.sandbox.template import Template
 from grader.service.lines import Lines, write

@@ -9,7 +9,7 @@ from typing import Any
 
 from grader.compile.request import Tell
 from grader.content.catalog import Catalog
-from grader.grade import Options
+from grader.options import Options
 
 GRADED = "grader.service.work:graded"
 KEPT = "grader.service.work:kept"

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from grader.content.catalog import Catalog, Kata
-from grader.grade import Options
+from grader.options import Options
 from grader.output.verdict_text import display_path
 from grader.service.client import Service, ServiceError
 from grader.service.saves import Saved, Saves
