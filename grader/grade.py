@@ -587,8 +587,8 @@ def _prepare_drawn(request: Request, options: Options, checks: bool, at: _Progre
 
 def _prepare_timing(request: Request, options: Options, checks: bool, at: _Progress, ahead: Ahead) -> None:
     """The same of timed calls. They are wanted last, and leave processors and memory to nvcc and to torch's import, and
-    to the checks of other grades: there is time while the GPU is timed for one of them. Where they are many and so are
-    the processors, others work them out.
+    to the checks of other grades: there is time while the GPU is timed for one of them. Where one grade has many
+    processors, they begin at once; and where the answers are many, too, others work them out.
     """
     kata, spec, gpu, beside = request.kata, request.spec, find_gpu(), options.beside
     first = at.is_checked if beside else at.is_built
@@ -602,7 +602,7 @@ def _prepare_timing(request: Request, options: Options, checks: bool, at: _Progr
                 ahead.quiet = helpers.stopped
                 prepare(helpers)
             return
-        while not first.wait(0.05) and at.goes_on():
+        while not has_room and not first.wait(0.05) and at.goes_on():
             pass
         prepare()
 

@@ -138,7 +138,7 @@ def test_a_machine_of_little_memory_makes_one_at_a_time(monkeypatch: pytest.Monk
     [
         (False, 2, True, False),
         (False, 16, True, True),
-        (False, 16, False, False),
+        (False, 16, False, True),
         (True, 2, True, False),
         (True, 16, True, False),
     ],
@@ -146,8 +146,8 @@ def test_a_machine_of_little_memory_makes_one_at_a_time(monkeypatch: pytest.Monk
 def test_what_is_wanted_last_is_worked_out_last(
     beside: bool, processors: int, long: bool, at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a grade alone once nvcc is done, or at once by helpers if it takes long and there are processors for both; of
-    several when one has no more to check: the others still have."""
+    """Of a grade alone once nvcc is done, or at once where there are processors for both, and by helpers if it takes
+    long; of several when one has no more to check: the others still have."""
     kata = next(kata for kata in load_catalog(ROOT).katas.values() if kata.level == "hard" and kata.speed)
     began, at = threading.Event(), pipeline._Progress()
     monkeypatch.setattr(pipeline, "find_gpu", lambda: GPU)
@@ -166,7 +166,7 @@ def test_what_is_wanted_last_is_worked_out_last(
     at.is_checked.set()
     assert began.wait(PATIENCE_S)
     thread.join(PATIENCE_S)
-    assert isinstance(given[0], Helpers) is at_once
+    assert isinstance(given[0], Helpers) is (at_once and long)
 
 
 def test_of_several_grades_one_works_a_case_out() -> None:
