@@ -140,16 +140,43 @@ def test_what_does_not_compile_gets_nvccs_message(both, tmp_path: Path, text: st
     made = both("elementwise_f32", source)
     assert isinstance(made.halves, CompileFailure) and isinstance(made.whole, CompileFailure)
     assert (made.halves.message, made.halves.line) == (made.whole.message, made.whole.line)
+    assert made.halves.log == made.whole.log
+
+
+def noting_nvcc(folder: Path, list_commands: str) -> Path:
+    """An nvcc that leaves a file where it compiles. ``list_commands``: what it does where it only lists them."""
+    nvcc, noting = find_toolchain().nvcc, folder / "nvcc"
+    noting.write_text(
+        f'#!/bin/sh\ncase "$*" in *--dryrun*) {list_commands} ;; *) touch {folder}/ran; exec {nvcc} "$@" ;; esac\n'
+    )
+    noting.chmod(0o755)
+    return noting
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '#include "is_not_there.h"\n',
+        '#include "kata.cuh"\nKATA_EXPORT void elementwise_f32() { int x = "text"; }\n',
+        '#include "kata.cuh"\n#ifdef __CUDA_ARCH__\n#error only here\n#endif\n__global__ void k() {}\n',
+    ],
+)
+def test_what_the_compilers_refuse_is_not_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    toolchain, source = find_toolchain(), tmp_path / "elementwise_f32.cu"
+    source.write_text(text)
+    monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))
+    kata = KATAS["elementwise_f32"]
+    request = Request(kata, load_spec(kata), source_of(source), Target("sim", "sm_90a"))
+    noting = noting_nvcc(tmp_path, f'exec {toolchain.nvcc} "$@"')
+    assert isinstance(build(request, replace(toolchain, nvcc=noting)), CompileFailure)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_list_of_another_form_is_left_to_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     toolchain = find_toolchain()
-    other = tmp_path / "nvcc"
-    other.write_text(
-        f'#!/bin/sh\ncase "$*" in *--dryrun*) echo "#$ compile everything" >&2 ;; *) touch {tmp_path}/ran; '
-        f'exec {toolchain.nvcc} "$@" ;; esac\n'
-    )
-    other.chmod(0o755)
+    other = noting_nvcc(tmp_path, 'echo "#$ compile everything" >&2')
     monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))
     kata = KATAS["elementwise_f32"]
     request = Request(kata, load_spec(kata), source_of(kata.solution_path), Target("sim", "sm_90a"))

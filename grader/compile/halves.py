@@ -5,7 +5,8 @@ another: it preprocesses and compiles the device's code, then does the same for 
 each other but the module's id, which is written before both, and the device's machine code, which becomes data of the
 host's object. The host's compiler gets a line there by which the assembler, that runs after both halves, reads it from
 its file. nvcc itself names its commands (--dryrun). Where they are
-not those that are known here, or one of them fails, nvcc does all of it: its messages are then what they always were.
+not those that are known here, nvcc does all of it. Where one that reads the file fails, its words are nvcc's; what else
+fails, nvcc does again, and says why.
 
 It is for one file and one architecture.
 """
@@ -104,8 +105,17 @@ def _with_dependencies(command: str, name: str, number: int) -> str:
     return f"{command} -MD -MT {name}.so -MF {name}.{number}.d"
 
 
-def side_by_side(work: Plan, name: str) -> bytes | None:
-    """Run the commands; returns what they print, or None where one of them fails."""
+@dataclass(frozen=True)
+class Done:
+    """What commands print, and the exit status of the one that failed, the last that ran; 0: none did."""
+
+    printed: bytes = b""
+    status: int = 0
+
+
+def side_by_side(work: Plan, name: str) -> Done | None:
+    """Run the commands. Where one that reads the file fails, the words of the first of these in nvcc's order, and of
+    those before. None where nvcc is to say what is wrong: where one was killed, or the host's compiler fails."""
     environment = {**os.environ, **work.settings}
     text, place = Path(f"{name}.cu").read_bytes(), os.fsencode(os.getcwd())
     Path(f"{name}.module_id").write_text(f"_{zlib.crc32(place):08x}_{len(name) + 3}_{name}_cu_{zlib.crc32(text):08x}")
@@ -113,36 +123,54 @@ def side_by_side(work: Plan, name: str) -> bytes | None:
         compiler = _Compiler(work.compiler, name)
     except OSError:  # a system without pipes in its folders
         return None
-    printed: dict[str, bytes | None] = {}
-    has_stub = threading.Event()
+    done: list[Done] = []  # of the device's parts: preprocessed, PTX, machine code
+    has_stub, running = threading.Event(), _Running()
 
     def make_device_code() -> None:
-        frontend, backend = work.device[:-2], work.device[-2:]
         try:
-            printed["ptx"] = _run(frontend, environment)
+            for commands in (work.device[:1], work.device[1:-2], work.device[-2:]):
+                done.append(_run(commands, environment, running))
+                if done[-1].status != 0:
+                    break
+                if len(done) == 2:
+                    has_stub.set()
         finally:
             has_stub.set()
-        printed["code"] = None if printed["ptx"] is None else _run(backend, environment)
 
     device = threading.Thread(target=make_device_code)
     device.start()
     host, compiled = _run(work.host, environment), None
-    if host is not None:
+    if host.status == 0:
         compiler.begin(environment)
+    else:
+        running.stop()
     has_stub.wait()
-    if host is not None and printed.get("ptx") is not None:
+    if host.status == 0 and len(done) > 1 and done[1].status == 0:
         compiled = compiler.given_stub()
     compiler.close()
     device.join()
-    if host is None or compiled is None or (ptx := printed.get("ptx")) is None or (code := printed.get("code")) is None:
+    in_order = [*done[:1], host, *done[1:]]
+    if failure := _first_failure(in_order):
+        return failure if failure.status > 0 else None
+    if len(in_order) < 4 or compiled is None:
         return None
     if _is_as_expected(name):
         made = _run([_assembler(work.compiler, name)], environment)
     else:  # another version's: the host's compiler gets what it wrote
         Path(f"{name}.embedded.c").replace(f"{name}.fatbin.c")
         compiled, made = b"", _run([work.compiler], environment)
-    joined = None if made is None else _run(work.join, environment)
-    return None if made is None or joined is None else host + ptx + code + compiled + made + joined
+    joined = made if made.status != 0 else _run(work.join, environment)
+    if joined.status != 0:
+        return None
+    return Done(b"".join(one.printed for one in in_order) + compiled + made.printed + joined.printed)
+
+
+def _first_failure(in_order: Sequence[Done]) -> Done | None:
+    """With what those before it print."""
+    for nth, one in enumerate(in_order):
+        if one.status != 0:
+            return Done(b"".join(each.printed for each in in_order[: nth + 1]), one.status)
+    return None
 
 
 class _Compiler:
@@ -228,19 +256,44 @@ def _is_as_expected(name: str) -> bool:
     return text == _EMBEDDED.replace("NAME", name) and 8 * words == Path(f"{name}.fatbin").stat().st_size
 
 
-def _run(commands: Sequence[str], environment: Mapping[str, str]) -> bytes | None:
-    """One after another; None where one fails. One that has used up its time ends this process, too."""
-    printed = b""
+class _Running:
+    """The command that a thread runs, for another that has no use for it any more."""
+
+    def __init__(self) -> None:
+        self._lock, self._is_over = threading.Lock(), False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, command: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
+        """None where nobody has use for it."""
+        with self._lock:
+            if self._is_over:
+                return None
+            self._process = subprocess.Popen(
+                ["sh", "-c", f"exec {command}"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+            return self._process
+
+    def stop(self) -> None:
+        """The preprocessor ends by itself: what it has started would outlive it."""
+        with self._lock:
+            self._is_over = True
+            if self._process is not None and "-E" not in str(self._process.args):
+                self._process.kill()
+
+
+def _run(commands: Sequence[str], environment: Mapping[str, str], running: _Running | None = None) -> Done:
+    """One after another, up to one that fails. One that has used up its time ends this process, too."""
+    printed, running = b"", running or _Running()
     for command in commands:
-        done = subprocess.run(
-            ["sh", "-c", f"exec {command}"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        if done.returncode == -signal.SIGXCPU:
+        process = running.start(command, environment)
+        if process is None:
+            return Done(printed, -signal.SIGKILL)
+        printed += process.communicate()[0]
+        if process.returncode == -signal.SIGXCPU:
             _out_of_time()
-        if done.returncode != 0:
-            return None
-        printed += done.stdout
-    return printed
+        if process.returncode != 0:
+            return Done(printed, process.returncode)
+    return Done(printed)
 
 
 def _join_dependencies(name: str) -> None:
@@ -255,12 +308,13 @@ def main(command: Sequence[str]) -> int:
     name = Path(command[-1]).stem
     listed = subprocess.run([*command, "--dryrun"], capture_output=True, text=True, errors=_LOG_ERRORS)
     work = plan(listed.stderr, name) if listed.returncode == 0 else None
-    printed = side_by_side(work, name) if work else None
-    if printed is None:
+    done = side_by_side(work, name) if work else None
+    if done is None:
         return subprocess.run(command).returncode
-    _join_dependencies(name)
-    sys.stdout.buffer.write(printed)
-    return 0
+    if done.status == 0:
+        _join_dependencies(name)
+    sys.stdout.buffer.write(done.printed)
+    return done.status
 
 
 if __name__ == "__main__":
