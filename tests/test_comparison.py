@@ -18,7 +18,7 @@ from grader.content.spec import Tensor
 from grader.judge.case import Expected
 from grader.judge.comparison import SHOWN, Comparison, compare, compared
 from grader.judge.encoding import decode, encode, stored
-from grader.judge.pattern import describe, describe_values, without_chance, without_last
+from grader.judge.pattern import describe, describe_swizzle, describe_values, without_chance, without_last
 
 pytestmark = passed_before.GRADER
 
@@ -468,3 +468,19 @@ def test_tensor_is_only_read_for_its_name_and_shape() -> None:
     stand_in = SimpleNamespace(name="z", shape=("n",))
     result = compare(bytes([0, 0, 128, 63]), Expected(stand_in, DTYPES["f32"], numpy.zeros(1), None))  # type: ignore[arg-type]
     assert result.mismatches[0].buffer == "z"
+
+
+def test_chunks_in_the_places_of_a_swizzle_are_told_from_other_orders() -> None:
+    want = numpy.random.default_rng(5).normal(size=(16, 64))
+    rows, cols = numpy.indices(want.shape)
+
+    def said(turn: numpy.ndarray) -> str | None:
+        found = want[rows, cols ^ turn * 8]
+        return describe_swizzle(found, want, found != want, 2.0**-11, 8)
+
+    assert has(said(rows % 8) or "", "8 columns", "chunk c ^ (r % 8)", "on one side alone")
+    assert has(said(rows // 2 % 4) or "", "chunk c ^ (r / 2 % 4)")
+    assert said(rows % 8 ^ 1) is None and said(0 * rows + 1) is None
+    few = want[rows, cols ^ rows % 8 * 8]
+    few[3, 5] += 1
+    assert describe_swizzle(few, want, few != want, 2.0**-11, 8) is None

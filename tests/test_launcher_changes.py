@@ -112,6 +112,8 @@ def test_a_whole_number_and_a_float_are_exchanged() -> None:
 def test_a_float_gets_a_factor_or_is_another_function() -> None:
     assert has(the_one(of_launch(PARAMETER + 4, SCALE, bits(1 / 3))).words, "divided by sqrt(cols)")
     assert has(the_one(of_launch(PARAMETER + 4, SET, bits(4.0))).words, "1 / a")
+    logit_scale = the_one(of_launch(PARAMETER + 4, SET, bits(1.4426950408889634 / 3)))
+    assert has(logit_scale.words, "log2(e) / sqrt(cols)")
 
 
 def test_bytes_lack_their_sizeof() -> None:

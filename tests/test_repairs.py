@@ -403,7 +403,7 @@ def test_a_constant_changes_on_all_lines_that_use_it() -> None:
     assert (double.line, double.words) == (3, "`STEP` is 2 times as large")
     assert [text.split()[-1] for text in double.lines.values()] == ["128;", "512;"]
     whole = valued_of(CONSTANTS, "kata.cu", [("STEP", 64, 3, [6])])
-    assert [each.words for each in whole][:3] == [f"`STEP` is {value} in place of 64" for value in (128, 32, 65)]
+    assert [each.words for each in whole][:3] == [f"`STEP` is {value} in place of 64" for value in (65, 63, 128)]
     real = valued_of(CONSTANTS, "kata.cu", [("LARGEST", 128.0, 3, [7])])
     assert any("0f42FE0000" in text for each in real for text in each.lines.values())  # 127
 
@@ -748,6 +748,21 @@ def test_what_the_launcher_gives_a_kernel_is_named(
             Kind.DEADLOCK,
             ["the barrier of line", "instead"],
         ),
+        # Not the comparison of the line before, which is as nvcc made it of both.
+        (
+            "relu_f16x2",
+            "for (int i = idx; i < n; ++i) y[i] = relu(x[i]);",
+            "if (n - idx < VEC) {\n        y[idx] = relu(x[idx]);\n    }",
+            Kind.OUT_OF_BOUNDS,
+            ["is executed only where `idx`", "< `n`"],
+        ),
+        (
+            "scale_f32",
+            "blockIdx.x * blockDim.x",
+            "blockIdx.x * gridDim.x",
+            Kind.RACE,
+            ["`gridDim.x` is `blockDim.x`"],
+        ),
         ("quant_int8_token_bf16", "F = 127.0f", "F = 128.0f", Kind.WRONG_ANSWER, ["`INT8_MAX_F` is 127"]),
         ("swish_f16x8_pack", "swish(x2.y));", "swish(x2.x));", Kind.WRONG_ANSWER, ["element that it reads is another"]),
         ("hardswish_f32x4", "(1.0f / 6.0f)", "(1 / 6)", Kind.WRONG_ANSWER, ["`1 / 6`", "whole numbers", "0"]),
@@ -908,6 +923,17 @@ def test_an_edit_of_the_source_makes_all_right(name: str, right: str, by: str, f
             "offset >= WARP_SIZE; offset",
             ["`offset >= WARP_SIZE` is `offset > WARP_SIZE`"],
         ),
+        # No comparison of the lane with itself.
+        (
+            "warp_reduce_max_f32",
+            "    y[idx] = warp_reduce_max",
+            "    if (lane_id == 0) y[idx] = warp_reduce_max",
+            ["the condition `lane_id == 0` is left out"],
+        ),
+        # Of a product of three, which one is too much.
+        ("gelu_f32", "fmaf(0.044715f * x, x, 1.0f)", "fmaf(0.044715f, x * x * x, 1.0f)", ["is `x * x` alone"]),
+        # A step that takes two loads, where one of each would be right, too.
+        ("dot_product_f16x8_pack_f32", "v += LOADS * stride", "v += stride", ["`stride` is `stride * LOADS`"]),
         # A distance of 32 would leave the shuffle out, and the constant would not say so.
         ("quant_fp8_block_bf16", "offset = LANES / 2", "offset = LANES", ["is 8 in place of 16"]),
     ],
@@ -915,7 +941,7 @@ def test_an_edit_of_the_source_makes_all_right(name: str, right: str, by: str, f
 def test_what_the_text_asks_for_is_tried_first(
     name: str, right: str, by: str, facts: list[str], tmp_path: Path
 ) -> None:
-    verdict, line = wrong(name, right, by, tmp_path)
+    verdict, line = wrong(name, right, by, tmp_path, Kind.DEADLOCK if "lane_id == 0" in by else Kind.WRONG_ANSWER)
     assert has(of_repair(verdict), f"on line {line}", *facts)
 
 
@@ -986,6 +1012,28 @@ def test_a_condition_is_left_out_where_that_is_right_too(fake: Fake) -> None:
     assert repairs._left_out(fake, replace(other, words=f"the comparison {EDGE_WORDS}"), ["failing"], 10) is None  # type: ignore[list-item]
     fake.wrong_cases = ("failing",)
     assert repairs._left_out(fake, other, ["failing"], 10) is None  # type: ignore[list-item]
+
+
+def test_what_a_constant_counts_is_not_reduced_to_one(fake: Fake) -> None:
+    fake.source = (
+        "constexpr int LOADS = 2;\nuint4 held[LOADS];\nfor (int i = 0; i < LOADS; ++i) {\n"
+        "i + 2 * LOADS;\nfor (int i = 0; i < n; ++i) {\nx = 1;\n"
+    )
+
+    def leaves_one(line: int, new: int, value: int) -> bool:
+        return fake.leaves_one(Change(line, f"the constant is {new} in place of {value}", {}))
+
+    assert leaves_one(3, 1, 2) and leaves_one(3, 2, 1)  # one round of the loop is left
+    assert not leaves_one(3, 4, 2) and not leaves_one(5, 2, 1) and not leaves_one(6, 0, 1)
+    assert not leaves_one(4, 1, 2)  # the number itself stands there
+    fake.least = 1
+    assert [*repairs._right_ones(fake, [Change(3, "the constant is 1 in place of 2", {5: ""})], ["failing"])] == []  # type: ignore[list-item]
+
+
+def test_a_comparison_with_itself_is_none() -> None:
+    itself = Change(5, "it uses `lane` in the place of 0", {9: "\tsetp.eq.s32 %p5, %r1, %r1;"})
+    other = replace(itself, lines={9: "\tsetp.eq.s32 %p5, %r1, %r2;"})
+    assert repairs._is_of_itself(itself) and not repairs._is_of_itself(other)
 
 
 def test_of_several_values_that_are_right_none_is_said() -> None:

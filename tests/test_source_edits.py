@@ -387,3 +387,54 @@ def test_a_bit_that_goes_to_64_bits_is_shifted_in_64() -> None:
 
     assert words_of("bits |= 1u << b;") == ["`1u << b` is `uint64_t{1} << b`"] == words_of("bits |= (1u << b);")
     assert words_of("few |= 1u << b;") == [] == words_of("bits |= 2u << b;")
+
+
+def ranks_of(body: str, line: str) -> dict[str, int]:
+    """The edits of a line of a kernel's body, and their ranks."""
+    text = f"""\
+constexpr int LOADS = 2;
+template <class T> constexpr int VEC = sizeof(T);
+template <class Pack>
+__global__ void k(float* y, const unsigned (&p)[2][2], int number, int cols, unsigned long long known) {{
+{body}
+}}
+"""
+    [place] = [number for number, each in enumerate(text.split("\n"), 1) if line in each]
+    edits = sorted(edited(text, {place}).edits, key=lambda each: -each.rank)
+    return {each.words: each.rank for each in edits}
+
+
+def test_a_step_lacks_what_the_loop_inside_counts_up_to() -> None:
+    body = "for (int v = 0; v < cols; v += number) {{\nfor (int i = 0; i < {}; ++i) y[v + i * number] = 0;\n}}"
+    assert ranks_of(body.format("LOADS"), "v += number")["`number` is `number * LOADS`"] == 1
+    assert ranks_of(body.format("cols"), "v += number").get("`number` is `number * LOADS`", 3) == 3
+
+
+def test_nothing_is_compared_with_itself() -> None:
+    words = ranks_of("const int lane = cols;\nif (lane == 0) y[lane] = cols;", "if (lane == 0)")
+    assert "`lane == 0` holds always" in words and "`0` is `lane`" not in words
+    assert "`0` is `number`" in words
+
+
+def test_a_sum_is_divided_by_a_size_in_the_place_of_a_product() -> None:
+    words = ranks_of("const int width = 4;\ny[0] = y[1] / (blockDim.x * width);", "y[0] =")
+    assert words["`blockDim.x * width` is `cols`"] <= 2
+
+
+def test_the_middle_registers_of_a_fragment_are_exchanged_first() -> None:
+    words = ranks_of("const unsigned a[4] = {p[0][0], p[1][0], p[0][1], p[1][1]};\ny[0] = a[0];", "a[4] =")
+    assert words["`p[1][0]` and `p[0][1]` are exchanged"] == 0 == min(words.values())
+    assert 0 not in ranks_of("const unsigned a[2] = {p[0][0], p[1][0]};\ny[0] = a[0];", "a[2] =").values()
+
+
+def test_a_sign_does_not_fill_the_upper_half() -> None:
+    words = ranks_of("y[0] = known << 32 | number;", "y[0] =")
+    assert words["`number` is `static_cast<unsigned>(number)`"] == 1
+    assert not [each for each in ranks_of("y[0] = known << 16 | number;", "y[0] =") if "static_cast" in each]
+
+
+def test_a_register_s_number_is_rounded_down_as_another_loop_does() -> None:
+    first = "for (int i = 0; i < cols; i += VEC<Pack>) y[i * number] = 1;\n"
+    words = ranks_of(first + "for (int i = 0; i < cols; ++i) y[i * number + 1] = 0;", "++i")
+    assert words["`i` is `i / VEC<Pack> * VEC<Pack>`"] == 2
+    assert "`i` is `i / VEC<Pack> * VEC<Pack>`" not in ranks_of(first, "y[i * number] = 1")

@@ -559,6 +559,16 @@ def _ranks(_: Kernel, one: Statement) -> Found:
         yield words, one.with_operand(len(one.operands) - 1, f"%{other}.{match[2]}")
 
 
+def _counts(_: Kernel, one: Statement) -> Found:
+    """The number of threads in a block in the place of that of the blocks, wherever the line has it.
+
+    Not the reverse: where the numbers of a thread and its block are exchanged, that would be right, too.
+    """
+    if one.name == "mov" and (match := AXES.fullmatch(one.operands[-1])) and match[1] == "nctaid":
+        words = f"`gridDim.{match[2]}` is `blockDim.{match[2]}`"
+        yield words, one.with_operand(len(one.operands) - 1, f"%ntid.{match[2]}")
+
+
 def _scaled_arguments(_: Kernel, one: Statement) -> Found:
     """A whole number that is an argument of a function, or becomes a float, doubled or halved."""
     if one.opcode in ("cvt.rn.f32.s32", "cvt.rn.f32.u32"):
@@ -1243,6 +1253,7 @@ KINDS = (
     _operators,
     _integers,
     _limits,
+    _counts,
     _ranks,
     _axes,
     _sizes,
@@ -1267,6 +1278,7 @@ SOURCE_KINDS = (
         _steps,
         _ones_of_arguments,
         _scaled_arguments,
+        _counts,
         _ranks,
         _rounded_up,
         _swapped,

@@ -18,6 +18,7 @@ MOST_BUILTIN = 4  # of them such as `threadIdx.x`
 MOST_TERMS = 6  # that are added to one
 MOST_FACTORS = 6  # that one is multiplied or divided by
 MOST_PAIRS = 6  # elements of a list of which any two may be exchanged; of longer ones those that are neighbours
+FRAGMENT = 4  # registers of an operand of mma, 16 x 16 halves
 LONGEST = 240  # characters of an expression that is edited as a whole
 _AXES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 _FLOATING = {"float", "double"}
@@ -66,6 +67,7 @@ _OTHER_FUNCTIONS: dict[str, tuple[str, ...]] = {
 }
 _BUILTIN = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\.[xyz]\b")
 _WIDE = re.compile(r"\b(?:u?int64_t|long|size_t)\b")
+_STEP = re.compile(r"\b(\w+)\s*\+=\s*([A-Z][A-Z0-9_]*(?:<\w+>)?)\s*\)")
 _VECTOR = re.compile(r"(float|double|int|uint|short|ushort|char|uchar)([234])$")
 
 
@@ -78,12 +80,17 @@ class Expressions(ABC):
         self.is_head = False  # of a loop: there another variable often ends nothing
         self.is_compared = False  # with a constant: another constant would always give the same
         self.is_index = False
+        self.rounds: frozenset[str] = frozenset()  # what loops inside the one whose head this is count up to
+        self.facing: tuple[Node, str] | None = None  # a part, and what it is compared with, subtracted from, divided by
         body = self.plain[tree.body.begin : tree.body.end]
         self.builtin = [*dict.fromkeys(["blockDim.x", *_BUILTIN.findall(body)])][:MOST_BUILTIN]
         self.given = {  # name -> the builtin variable that its value has, or the first of several
             found[1]: found[2] for found in re.finditer(rf"\b(\w+)\s*=[^;=]*?({_BUILTIN.pattern})", body)
         }
         self.used = Counter(WORD.findall(body))
+        self.steps: dict[str, dict[str, None]] = {}  # of loops: variable -> constants that are added to it
+        for found in _STEP.finditer(body):
+            self.steps.setdefault(found[1], {})[found[2]] = None
         self.forgotten = {  # constants that no device function uses, although the file has them for some purpose
             each.name
             for each in tree.body.scope or ()
@@ -139,7 +146,7 @@ class Expressions(ABC):
         chosen = [
             (number, text)
             for words, text, rank in alternatives
-            if text != own and (number := self.writer.new(node.begin, words, rank))
+            if text != own and (node, text) != self.facing and (number := self.writer.new(node.begin, words, rank))
         ]
         if chosen:
             *firsts, (_, last) = chosen
@@ -173,6 +180,10 @@ class Expressions(ABC):
             return
         others = self._others(own, node, is_set=is_set)
         ways = [(f"`{own.name}` is `{name}`", name, rank) for name, rank in others]
+        if kind_of(own) == "whole" and not own.is_fixed and not is_set and not self.is_head:
+            head = re.match(rf"[^;{{}}]*;[^;{{}}]*;\s*{own.name}\s*\+=", self.plain[own.at : own.at + LONGEST])
+            steps = self.steps.get(own.name, {}) if head is None else ()
+            ways += [(f"`{own.name}` is `{own.name} / {by} * {by}`", f"{own.name} / {by} * {by}", 2) for by in steps]
         self._wrap(node, ways, cast=kind_of(own) in ("whole", "floating") and not is_set)
 
     def _others(self, own: Variable, node: Node, *, is_set: bool = False) -> list[tuple[str, int]]:
@@ -281,6 +292,7 @@ class Expressions(ABC):
             self.root_value(right)
             return
         kinds = {self.type_of(left, node.scope), self.type_of(right, node.scope)}
+        self._wrap(node, [*self._unsigned(node)])
         if kinds <= {"whole", "floating", "truth"}:
             self._wrap(node, [*self._operators(node, is_whole=kinds == {"whole"})])
         if node.sign == "+" and self._is_pointer(left) and self.type_of(right, node.scope) == "whole":
@@ -289,16 +301,37 @@ class Expressions(ABC):
             for part in (left, right):
                 if not is_sum(part):
                     self._scaled(part)
-        elif node.sign in ("*", "/", "%") and kinds == {"whole"} and left.kind in ("name", "member", "index", "group"):
+        if node.sign in ("/", "%"):
+            self._divisor(right)
+        if node.sign in ("*", "/", "%") and kinds == {"whole"} and left.kind in ("name", "member", "index", "group"):
             self._wrap(left, [*self._remainders(left, 3 if node.sign == "/" else 4)])
-        elif node.sign in ("&&", "||") and all(
-            part.kind == "binary" and part.sign in _COMPARING for part in node.parts
-        ):
+        if node.sign in ("&&", "||") and all(part.kind == "binary" and part.sign in _COMPARING for part in node.parts):
             self._exchange(left.parts[1], right.parts[1], 2)
         for part, other in ((left, right), (right, left)):
             before, self.is_compared = self.is_compared, node.sign in _COMPARING and self._is_fixed(other)
+            if node.sign in (*_COMPARING, "-", "/", "%"):
+                self.facing = part, self.of(other)
             self.node(part)
-            self.is_compared = before
+            self.is_compared, self.facing = before, None
+
+    def _unsigned(self, node: Node) -> Iterator[tuple[str, str, int]]:
+        """A signed number of 32 bits that is joined with another one shifted by 32: its sign would fill those bits."""
+        left, right = node.parts
+        own = found_in(right.scope, right.sign) if right.kind == "name" else None
+        if node.sign in ("|", "+", "^") and own is not None and own.type == "int" and not own.dims:
+            shifted = self.of(left)
+            if re.search(r"<<\s*32\b", shifted):
+                plain = f"static_cast<unsigned>({own.name})"
+                yield f"`{own.name}` is `{plain}`", f"({shifted}) {node.sign} {plain}", 1
+
+    def _divisor(self, node: Node) -> None:
+        """A product or quotient of whole numbers that something is divided by is one of the function's sizes."""
+        inner = _ungrouped(node)
+        if inner.kind == "binary" and inner.sign in ("*", "/") and self.type_of(inner, node.scope) == "whole":
+            given = {each.name for each in self.tree.parameters}
+            sizes = [name for name in self._sizes(inner) if name in given]
+            own = shortened(self.of(inner))
+            self._wrap(inner, [(f"`{own}` is `{name}`", name, 2) for name in sizes])
 
     def _is_fixed(self, node: Node) -> bool:
         """Whether it is a constant of the file, or a number."""
@@ -416,7 +449,8 @@ class Expressions(ABC):
             inner = own if node.kind != "choice" and not is_sum(node) and node.kind != "binary" else f"({own})"
             inner = own if node.kind == "binary" and node.sign == "*" else inner
             likely = 3 if self.is_index else 4
-            factors = [(name, likely) for name in [*self._constants(node)[:3], "2"]]
+            step = [*self.rounds] if self.is_head else []
+            factors = [(name, 1 if name in step else likely) for name in [*self._constants(node)[:3], "2"]]
             factors += [(name, 4) for name in self._constants(node)[3:]]
             factors += [(name, 6) for name in self._sizes(node)[:3]]
             ways = [
@@ -533,6 +567,9 @@ class Expressions(ABC):
             self._wrap(node, [(f"`{node.sign}` is `{other}`", f"{other}({given})", 1) for other in similar])
 
     def _list(self, node: Node, *, is_set: bool) -> None:
+        if len(node.parts) == FRAGMENT and len({_base(part) for part in node.parts if part.kind == "index"}) == 1:
+            second, third = node.parts[1:3]  # the registers that are 8 rows further, and 8 columns
+            self._exchange(second, third, 0)
         self._pairs(node.parts)
         for part in node.parts:
             if part.kind != "number":

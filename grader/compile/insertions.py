@@ -254,16 +254,17 @@ def guarded_of(
 def valued_of(
     ptx: str, name: str, constants: Collection[tuple[str, int | float, int, Collection[int]]]
 ) -> list[Change]:
-    """Another value of a constant that the file names, on all lines that use it.
+    """Another value of a constant that the file names, on all lines that use it: the nearest first. None is 1: what
+    such a constant counts would not be there.
 
     ``constants``: each with its name, its value, its line, and the lines that use it.
     """
     statements = [one for kernel in kernels_of(ptx, name) for one in kernel.statements]
     found = []
     for noun, value, line, used in constants:
-        others = [2 * value, value / 2, value + 1, value - 1, 4 * value, value / 4, 8 * value, value / 8]
+        others = [value + 1, value - 1, 2 * value, value / 2, 4 * value, value / 4, 8 * value, value / 8]
         uses = [(one, place) for one in statements if one.line in used for place in one.sources]
-        for other in [each for each in others if isinstance(value, float) or (each >= 1 and each == int(each))]:
+        for other in [each for each in others if isinstance(value, float) or (each > 1 and each == int(each))]:
             lines: dict[int, str] = {}
             if isinstance(value, float):
                 for one, place in uses:

@@ -26,6 +26,7 @@ from grader.compile.source_tree import ASSIGNING, Closure, Node, Statement, Tree
 MOST_JOINT = 4  # in the place of a name that is replaced more than once
 FARTHEST = 4  # statements over which one may move
 BESIDE = 4  # lines over which a name is replaced in two expressions at once
+_BOUND = re.compile(r"\bfor\s*\([^;]*;[^;<]*<\s*(\w+)\s*;")
 _OTHER_ASSIGNING = {"=": ("+=",), "+=": ("=", "-="), "-=": ("+=",), "*=": ("=", "+="), "/=": ("*=",), "|=": ("=",)}
 
 
@@ -69,6 +70,7 @@ class _Statements(Expressions):
         if one.kind == "simple":
             self._simple(one)
         self.is_head = one.kind == "loop"
+        self.rounds = frozenset(_BOUND.findall(" ".join(map(self.of, one.parts)))) if self.is_head else frozenset()
         for node in one.nodes:
             if one.kind in ("declaration", "return") and not is_sum(node):
                 self._scaled(node)

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.judge.case import CaseKey, largest_within
+from grader.judge.case import CaseKey, allowed, largest_within
 from grader.judge.first_nan import first_nan
 from grader.judge.lab import Judged, Lab, judged
 from grader.judge.near_misses import near_miss
 from grader.judge.neighbours import beside_sizes, beside_values
-from grader.judge.pattern import describe_lines, describe_values
+from grader.judge.pattern import describe_lines, describe_swizzle, describe_values
 from grader.judge.probes import probe
 from grader.judge.writers import of_writers
 from grader.verdict import CLUES, Clue
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 LARGER, LARGER_WORK = 2, 1_000_000  # cases, and the most work of each
+ROWS = 8  # of a swizzle, and the chunks in each
 MOST_ELEMENTS = 1 << 16  # of a case's output, for which wrong answers are looked into
 
 
@@ -156,6 +157,9 @@ def _relation(lab: Lab, one: Judged) -> Iterator[Clue]:
     if not one.expected[place].dtype.is_float:
         return
     roundoff = one.expected[place].dtype.roundoff
+    if words := _swizzled(lab, one, place):
+        yield Clue("relation", f"{name}, {words}")
+        return
     got, want = _written(one, place)
     words = describe_values(got, want, roundoff, one.case.sizes)
     if words is not None:
@@ -173,15 +177,39 @@ def _relation(lab: Lab, one: Judged) -> Iterator[Clue]:
         yield Clue("relation", words)
 
 
+def _swizzled(lab: Lab, one: Judged, place: int) -> str | None:
+    """Chunks of 16 bytes that are in the places of a swizzle, in a case that has all of them: the smallest has one."""
+    expected = one.expected[place]
+    shape, vector = expected.tensor.shape, 16 // expected.dtype.itemsize
+    if len(shape) != 2 or not all(each in one.case.sizes for each in shape) or vector < 1:
+        return None
+    least = dict(zip(shape, (ROWS, ROWS * vector), strict=True))
+    sizes = {name: max(size, least.get(name, size)) for name, size in one.case.sizes.items()}
+    if not allowed(lab.kata, sizes) or lab.spec.work(sizes) > LARGER_WORK:
+        return None
+    found = lab.try_key(CaseKey.of(lab.spec, sizes, lab.spec.values[0].name, 1))
+    if found is None or not found.wrong or found.first_wrong != place:
+        return None
+    compared, roundoff = found.compared[place], expected.dtype.roundoff
+    words = describe_swizzle(compared.got, found.expected[place].value, compared.wrong, roundoff, vector)
+    return words and f"at {found.case.shape}: {words}"
+
+
+def _largest_wrong(lab: Lab, place: int) -> Judged | None:
+    """The largest answer with this output as its first wrong one, of which all was written."""
+    wrong = [each for each in lab.judged.values() if each.wrong and each.first_wrong == place]
+    largest = max(wrong, key=lambda each: each.compared[place].got.size, default=None)
+    if largest is None:
+        return None
+    found = largest.compared[place]
+    return None if found.got.size > MOST_ELEMENTS or bool(found.unwritten.any()) else largest
+
+
 def _line_by_line(lab: Lab, place: int, roundoff: float) -> str | None:
     """A number for each row or each column, in the largest wrong answer: the smallest may have one row."""
-    wrong = [each for each in lab.judged.values() if each.wrong and each.first_wrong == place]
-    if not wrong:
+    if (largest := _largest_wrong(lab, place)) is None:
         return None
-    largest = max(wrong, key=lambda each: each.compared[place].got.size)
     found = largest.compared[place]
-    if found.got.size > MOST_ELEMENTS or bool(found.unwritten.any()):
-        return None
     words = describe_lines(found.got, largest.expected[place].value, found.wrong, roundoff)
     return words and f"at {largest.case.shape}: {words}"
 

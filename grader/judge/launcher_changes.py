@@ -491,6 +491,12 @@ _OF_SIZE: Mapping[str, Callable[[float], float]] = {
     "times sqrt({0})": sqrt,
     "divided by sqrt({0})": lambda size: 1 / sqrt(size),
 }
+_LOG2_E = 1.4426950408889634
+_BY_SIZE: Mapping[str, Callable[[float], float]] = {
+    "1 / sqrt({0})": lambda size: 1 / sqrt(size),
+    "log2(e) / sqrt({0})": lambda size: _LOG2_E / sqrt(size),
+    "1 / {0}": lambda size: 1 / size,
+}
 _OF_FLOAT: Mapping[str, Callable[[float], float]] = {
     "1 / {0}": lambda value: 1 / value,
     "1 - {0}": lambda value: 1 - value,
@@ -501,7 +507,7 @@ _OF_FLOAT: Mapping[str, Callable[[float], float]] = {
     "1 / sqrt({0})": lambda value: 1 / sqrt(value),
     "log2({0})": log2,
 }
-_FIXED = {"log2(e)": 1.4426950408889634, "ln(2)": 0.6931471805599453, "-1": -1.0, "2": 2.0, "1 / 2": 0.5}
+_FIXED = {"log2(e)": _LOG2_E, "ln(2)": 0.6931471805599453, "-1": -1.0, "2": 2.0, "1 / 2": 0.5}
 
 
 def _scales(at: _Places, call: Call) -> Iterator[LauncherChange]:
@@ -515,6 +521,7 @@ def _scales(at: _Places, call: Call) -> Iterator[LauncherChange]:
         known = [(name, _OF_SIZE, SCALE) for name in _integers(call)] + [
             (name, _OF_FLOAT, SET) for name in _floats(call)
         ]
+        known += [(name, _BY_SIZE, SET) for name in _integers(call)]
         for name, functions, how in known:
             for text, function in functions.items():
                 words = f"{noun} is {text.format(name)}"

@@ -23,6 +23,7 @@ BLOCK_SIZES = (1024, 512, 256, 128, 64, 32)
 AFTER_VECTORS = ": every element after the last multiple of {}"
 THE_LAST = " (the last)"
 CLOSE = 1e-3  # of a ratio to a factor that has a name
+MOVED = 32  # wrong elements that a swizzle must explain
 
 
 @dataclass(frozen=True)
@@ -300,6 +301,31 @@ def describe_lines(got: ndarray, want: ndarray, wrong: ndarray, roundoff: float)
             ]
             more = ", ..." if places.size > LINES_SHOWN else ""
             return f"all elements of one {noun} are {each_is} what they must be: {', '.join(shown)}{more}"
+    return None
+
+
+def describe_swizzle(got: ndarray, want: ndarray, wrong: ndarray, roundoff: float, vector: int) -> str | None:
+    """Where each row of a matrix has its chunks of 16 bytes, ``vector`` elements, in the places of a swizzle.
+
+    The arrays are whole outputs of two dimensions. Each element must be that of the swizzle's place, as far as the
+    matrix has that; None where one is not.
+    """
+    import numpy
+
+    if got.ndim != 2 or got.shape[1] < 2 * vector or int(wrong.any(axis=1).sum()) < 2:
+        return None
+    rows, cols = numpy.indices(got.shape)
+    for each, turn in (("r % 8", rows % 8), ("r / 2 % 4", rows // 2 % 4), ("r / 4 % 2", rows // 4 % 2)):
+        from_col = cols ^ turn * vector
+        inside = from_col < got.shape[1]
+        there = want[rows, numpy.minimum(from_col, got.shape[1] - 1)]
+        allowed = 8 * max(roundoff, 2.0**-24) * abs(there) + roundoff * float(abs(want).max())
+        fits = abs(got - there) <= allowed
+        if bool(fits[inside].all()) and int((wrong & inside).sum()) >= MOVED:
+            return (
+                f"chunk c of row r ({vector} columns, 16 bytes) has what belongs to chunk c ^ ({each}): "
+                "it is swizzled on one side alone"
+            )
     return None
 
 

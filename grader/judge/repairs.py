@@ -122,6 +122,13 @@ OF_TRUSTED = 0.25  # of this: where another change of the line moved wrong eleme
 OF_NEXT, LAST = 0.1, 9  # ranks that a change is after that of its line and rank before it, of so many
 OF_ORDER = (Kind.RACE, Kind.UNINITIALISED, Kind.DEADLOCK)  # findings that a barrier may take away
 
+_LEFT_ONE = re.compile(r"\bthe constant is [01] in place of (\d+)\b")
+_STEP = re.compile(r"\bthe constant is (\d+) in place of 1(?![.\d])")
+_COUNTING = re.compile(r"\bfor\s*\([^;]*;[^;<]*<\s*(\w+)\s*;\s*(?:\+\+\w+|\w+\+\+)\s*\)")
+_ALWAYS = re.compile(r"`([^`]+)` holds always")
+# What is said of an instruction, where a line may have several: an edit of the line says it better.
+_VAGUE = re.compile(r"\bits (?:product|sum|difference) is its (?:first|second) part alone|\bthe comparison is another")
+_COMPARED = re.compile(r"\bsetp\.\S+ %p\d+(?:\|%p\d+)?, (%\w+), (%\w+);")
 _LEAVING = re.compile(r"^\s*if\s*\(.*\)\s*(?:return|continue|break);\s*(?://.*)?$")
 _VALUE = re.compile(r"(`[^`]+`) is `")
 _QUOTIENT = re.compile(r"(?<![\w.])(\d+) ?/ ?(\d+)(?![\w.])")
@@ -180,6 +187,21 @@ class Trial:
     doubt: float = 0.0  # that the last call throws on the line that was changed
     types: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of each kernel's parameters
     launched: tuple[Launched, ...] = ()  # by the failing case
+
+    def leaves_one(self, change: Change) -> bool:
+        """Whether only 1 or 0 is left of a constant that the file names and uses on other lines, too, or one round of
+        a loop that it ends: what it counts is no longer there, and so what was wrong with it is not."""
+        line = self.source.split("\n")[change.line - 1] if self.source else ""
+        step, loop = _STEP.search(change.words), _COUNTING.search(line)
+        if step is not None and loop is not None:
+            return int(step[1]) >= self.constants.get(loop[1], int(step[1]) + 1)
+        found = _LEFT_ONE.search(change.words)
+        if found is None or not line:
+            return False
+        names = [name for name, value in self.constants.items() if value == int(found[1]) > 1]
+        names = [name for name in names if re.search(rf"(?<![\w.]){name}\b", line)]
+        is_number = re.search(rf"(?<![\w.]){found[1]}(?![\w.])", line) is not None
+        return not is_number and any(len({*lines_with(name, self.source)}) > 2 for name in names)
 
     def write(self, text: Sequence[str]) -> Path:
         self.written += 1
@@ -540,11 +562,12 @@ def _of_kernels(
         # To wait for everything takes away what other mistakes do, too.
         found = _found(trial, cases, own, (KINDS,), near) or _found(trial, cases, own, (WAITS,), near)
         if found := found or _found_valued(trial, cases, files.source, own):
-            return found, []
+            return _as_written(files, found, cases, near), []
     else:
         found = _found(trial, cases, own, (KINDS,), near)
         if found and not is_found:
-            return _as_written(files, found, cases, near), []
+            guards = _found_whole(trial, cases, files.source, own, finding) if _are_vague(files, found) else []
+            return guards or _as_written(files, found, cases, near), []
     if found or is_found or files.close is None:
         return found, []
     close = files.close_that_fails(failed, near)
@@ -564,10 +587,24 @@ def _of_kernels(
 
 
 def _as_written(files: _Files, found: list[Change], cases: Sequence[CaseKey], near: Collection[int]) -> list[Change]:
-    """Changes that make all right; where their lines do not have the numbers that change, edits of these lines."""
-    if not files.are_computed(found):
+    """Changes that make all right; where their lines do not have the numbers that change, or their words do not say
+    which of several on the line, edits of these lines. A comparison of a number with itself says nothing."""
+    said = [change for change in found if not _is_of_itself(change)]
+    if not _are_vague(files, found) and len(said) == len(found) and not files.are_computed(found):
         return found
-    return _found_edited(files, cases, near, {change.line for change in found}) or found
+    return _found_edited(files, cases, near, {change.line for change in found}) or said
+
+
+def _are_vague(files: _Files, found: list[Change]) -> bool:
+    """Whether the words of the first change of a line do not say which of several numbers it is about."""
+    names, firsts = Names(files.source), {change.line: change for change in reversed(found)}
+    return any(_VAGUE.search(names.named(change.words, line)) for line, change in firsts.items())
+
+
+def _is_of_itself(change: Change) -> bool:
+    """Whether it makes a comparison one of a number with itself, which always gives the same."""
+    found = [_COMPARED.search(text) for text in change.lines.values()]
+    return any(each is not None and each[1] == each[2] for each in found)
 
 
 def _found_edited(
@@ -801,6 +838,8 @@ def _right_ones(
             return
         if rank >= most or change.line in trial.unreached or trial.dropped.issuperset(change.lines):
             continue
+        if trial.leaves_one(change):
+            continue
         short = trial.write_short(change)
         right = trial.is_right(failed, short, trial.limit)
         if trial.timed_out and trial.longer:
@@ -922,6 +961,7 @@ def _known(line: int | None) -> int:
 def _way(change: Change | LauncherChange, names: Names) -> str:
     if change.line is None:
         return change.words
+    change = replace(change, words=_ALWAYS.sub(r"the condition `\1` is left out", change.words))
     if re.search(rf"(^|\b(before|after|of) )line {change.line}\b", change.words):  # which says where it is
         return names.named(change.words, change.line)
     return f"on line {change.line} {names.named(change.words, change.line)}"
