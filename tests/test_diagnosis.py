@@ -302,6 +302,11 @@ def test_sizes_in_words(wrong: list[int], right: list[int], rule: str | None) ->
     assert (rule is None and "(" not in text) or (rule is not None and rule in text)
 
 
+def test_sizes_that_take_turns_by_no_rule_are_not_named() -> None:
+    assert describe_sizes("n", {112: True, 120: False, 128: False, 136: True, 144: False}, 112) is None
+    assert describe_sizes("n", {7: False, 8: True, 9: False}, 8) is not None  # one size alone
+
+
 def test_all_sizes_fail() -> None:
     assert describe_sizes("n", {1: True, 2: True}, 1) is None
 
