@@ -558,6 +558,19 @@ def test_a_call_that_is_wrong_because_of_an_earlier_one_is_told_from_others() ->
     assert keeping(lambda kept, n: kept["calls"] > 0, watch=False) == ""  # on a GPU it may be chance
 
 
+def test_the_case_that_is_shown_fails_by_itself() -> None:
+    """n from 100 on fails; a smaller one, from 31 on, fails after such a call alone."""
+    box = Keeping(
+        lambda inputs, sizes: {
+            "y": f32(inputs["x"].sum().reshape(1) + (sizes["n"] >= (31 if box.kept["most"] >= 100 else 100)))
+        }
+    )
+    box.close()
+    verdict = told_steadily(box, of_sum())
+    assert verdict.sizes is not None and verdict.sizes["n"] >= 100
+    assert has(clue(verdict, "calls"), "is right in call 1 of a process, wrong after a call with this shape")
+
+
 def told_steadily(box: FakeSandbox, spec: Spec) -> Verdict:
     """The verdict, on a device that runs the same call in the same way each time."""
     kata = Kata(name="mine", family="mine", level="easy", elem="f32", root=Path("/nowhere"))
