@@ -302,6 +302,11 @@ def test_sizes_in_words(wrong: list[int], right: list[int], rule: str | None) ->
     assert (rule is None and "(" not in text) or (rule is not None and rule in text)
 
 
+def test_sizes_that_take_turns_by_no_rule_are_not_named() -> None:
+    assert describe_sizes("n", {112: True, 120: False, 128: False, 136: True, 144: False}, 112) is None
+    assert describe_sizes("n", {7: False, 8: True, 9: False}, 8) is not None  # one size alone
+
+
 def test_all_sizes_fail() -> None:
     assert describe_sizes("n", {1: True, 2: True}, 1) is None
 
@@ -551,6 +556,19 @@ def test_a_call_that_is_wrong_because_of_an_earlier_one_is_told_from_others() ->
     )
     assert keeping(lambda kept, n: n > 32) == "" == keeping(lambda kept, n: True)
     assert keeping(lambda kept, n: kept["calls"] > 0, watch=False) == ""  # on a GPU it may be chance
+
+
+def test_the_case_that_is_shown_fails_by_itself() -> None:
+    """n from 100 on fails; a smaller one, from 31 on, fails after such a call alone."""
+    box = Keeping(
+        lambda inputs, sizes: {
+            "y": f32(inputs["x"].sum().reshape(1) + (sizes["n"] >= (31 if box.kept["most"] >= 100 else 100)))
+        }
+    )
+    box.close()
+    verdict = told_steadily(box, of_sum())
+    assert verdict.sizes is not None and verdict.sizes["n"] >= 100
+    assert has(clue(verdict, "calls"), "is right in call 1 of a process, wrong after a call with this shape")
 
 
 def told_steadily(box: FakeSandbox, spec: Spec) -> Verdict:

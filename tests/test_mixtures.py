@@ -133,3 +133,26 @@ def test_means_of_labels_are_no_copies() -> None:
 def test_what_is_no_mean_gets_no_weights(answer: Callable[[Arrays, dict[str, Any]], Arrays]) -> None:
     words = clue(told(answer, of_attention(first=4)), "probe")
     assert "logit" not in words and "rescaled" not in words and "products of rows" not in words
+
+
+def test_rows_that_take_the_weights_of_others_are_no_sums_that_are_not_rescaled() -> None:
+    """Where registers 1 and 2 of a fragment are exchanged, keys 8 to 15 of a row have the weights that keys 0 to 7 have
+    in the row 8 below. Beside a larger logit of key 0, the weight of key 8 in row 1 is e times too large, too."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        Q, K, V = (inputs[name].astype(float) for name in "QKV")
+        heads, n = Q.shape[:2]
+        out = numpy.zeros_like(Q)
+        for h in range(heads):
+            logits = numpy.zeros((-(-n // 16) * 16,) * 2)
+            logits[:n, :n] = Q[h] @ K[h].T / 4
+            weights = numpy.exp(logits - logits[:, :n].max(axis=1, keepdims=True))
+            weights[:, n:] = 0.0
+            total = weights.sum(axis=1, keepdims=True)
+            mixed = weights.reshape(-1, 2, 8, weights.shape[1] // 16, 2, 8).copy()
+            above, below = mixed[:, 0, :, :, 1].copy(), mixed[:, 1, :, :, 0].copy()
+            mixed[:, 0, 1:, :, 1], mixed[:, 1, :, :, 0] = below[:, 1:], above  # row 0 is right: row 1 is asked about
+            out[h] = (mixed.reshape(weights.shape) / total)[:n, :n] @ V[h]
+        return {"O": out.astype(numpy.float32)}
+
+    assert "rescaled" not in clue(told(answer, of_attention(first=9)), "probe")

@@ -102,5 +102,14 @@ def test_race_free_kernel_passes_on_every_schedule(
     assert len(answers) == 1 or launcher in ANY_ANSWER
 
 
+def test_a_barrier_within_a_round_is_not_the_one_that_lacks(racy: SimDevice) -> None:
+    """It stands between the write and the read of one round, and none from the read to the next round's write."""
+    for seed in range(FEW[RACES]):
+        [found] = outcome(racy, "no_barrier_between_rounds", seed).findings
+        assert "with no barrier from the read to the write" in found.message, found.message
+    [found] = outcome(racy, "copy_without_barrier", 0).findings
+    assert "from the read" not in found.message
+
+
 def test_the_files_are_as_large_as_they_say() -> None:
     assert len(launchers(RACES)) >= 50 and len(launchers(RACE_FREE)) >= 40

@@ -58,6 +58,7 @@ WRONG: dict[str, tuple[set[str], list[str], list[str]]] = {
     "ring_wait_one": ({"race"}, ["ring_read"], ["accumulator", "wgmma.wait_group"]),
     "ring_released_early": ({"race"}, ["ring_load_a"], ["may still read", "tiles["]),
     "ring_zeroed_late": ({"race"}, ["ring_zero", "ring_zero_if"], ["wgmma.fence"]),
+    "ring_never_set": ({"uninitialised"}, ["ring_multiply"], ["nothing has set", "scale-d is 1"]),
     "ring_no_fence": ({"race"}, ["ring_multiply"], ["wgmma.fence"]),
     "ring_three_warps": ({"deadlock"}, [], ["warp", "warpgroup"]),
     "ring_one_warp_waits": ({"race"}, ["ring_read"], ["accumulator", "wgmma.wait_group"]),
@@ -94,6 +95,19 @@ def test_who_releases_a_stage_early_is_told_what_was_waited_for(device: SimDevic
         )
         assert has(found.phases[0], "last wait", wait, "phase 0 of empty[", "1 of 1 arrival", init)
         assert has(found.phases[0], f"1 on {arrival} by thread (0,0,0)", "before the wgmma", "waited for")
+
+
+def test_who_waits_for_a_phase_that_was_over_is_told_so(device: SimDevice) -> None:
+    """The stage was given back, so the copy may begin; the product reads it again without having waited for that."""
+    wait, copy = (f"line {line_of(SOURCE, marker)}" for marker in ("ring_wait_full", "ring_load_a"))
+    found = [each for seed in range(6) for each in ring(device, "ring_old_phase", seed).findings]
+    assert {each.kind for each in found} == {"race"}
+    first = [each for each in found if "was over" in each.message]
+    assert first
+    for each in first:
+        assert line_of(SOURCE, "ring_wait_full") in (each.line, *each.callers)
+        assert has(each.message, "waits for phase 0 of full[", f"the wait on {wait} had been for it", copy, "phase 1")
+        assert "wait_group" not in each.message
 
 
 def test_a_product_that_comes_before_the_write_is_a_race(device: SimDevice, wrong_seeds: range) -> None:

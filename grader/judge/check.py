@@ -33,7 +33,7 @@ from grader.judge.coverage import joined
 from grader.judge.diagnosis import diagnose, sorted_clues
 from grader.judge.earlier import earlier
 from grader.judge.indices import of_finding, of_launch, of_shared
-from grader.judge.kept import Process, of_calls
+from grader.judge.kept import Process, after, of_calls
 from grader.judge.lab import Lab, beside, in_order
 from grader.judge.mixtures import NOT_RESCALED
 from grader.judge.pattern import without_chance, without_last
@@ -51,6 +51,7 @@ CALLS = 2  # of the same contents, to compare bits
 Explain = Callable[[CaseKey], Outcome | None]  # the simulator's outcome; None: it cannot run the file
 STEPS_DOWN = (1, 2, 3, 4)  # by which each size of the smallest case that was drawn is lowered, if half is too few
 DESCENTS = 40  # cases that are tried so
+ALONE = 12  # cases that are tried so, each in a process of its own
 SMALL_CARDS = 4  # that there are
 SMALL_CARD_EVERY = 3  # of the shapes that the spec names, or all where the launcher asks what card it is on
 FINDING_WORK = 1 << 23  # that a call with a finding stands for: how far other blocks had come by then is left to chance
@@ -127,10 +128,14 @@ class _Search:
     asked_card: bool = False  # the launcher asks what card it is on, and may keep the answer
     card: Card | None = None  # of the last call
     covered: list[KernelCoverage] = field(default_factory=list)  # of processes that are gone
+    alone: bool = False  # every shape gets a process of its own
+    kept: tuple[Clue, ...] = ()  # that the file keeps something between calls
 
     def verdict(self, shape: CaseKey) -> Verdict:
         if shape not in self.tried:
             self.work += self.spec.work(dict(shape.sizes))
+            if self.alone:
+                self.sandbox.close()
             self.tried[shape] = try_shape(self, shape)
         return self.tried[shape]
 
@@ -179,7 +184,10 @@ def check(
         return _passed(search)
     if not budget.smallest:
         return replace(search.tried[failed], cases=len(search.tried))
-    smallest = _shrink(search, _on_full_card(search, failed))
+    failed = _on_full_card(search, failed)
+    smallest = _shrink(search, failed)
+    if smallest != failed and search.tried[smallest].kind is Kind.WRONG_ANSWER:
+        smallest = _by_itself(search, failed, smallest)
     _remember(smallest, last_failure)
     verdict = search.tried[smallest]
     if budget.diagnose:
@@ -394,10 +402,35 @@ def _shrink(search: _Search, failed: CaseKey) -> CaseKey:
     return _descended(search, smaller, verdict.kind)
 
 
-def _descended(search: _Search, failed: CaseKey, kind: Kind) -> CaseKey:
+def _by_itself(search: _Search, failed: CaseKey, smallest: CaseKey) -> CaseKey:
+    """The smallest case, where it fails in a process of its own, too. Where it fails only after a call with the case
+    that failed first: the smallest that was found to fail by itself, beside a clue that says so."""
+    if not search.budget.watch:  # on a GPU, two calls may differ by chance
+        return smallest
+    process = Process(search.call, search.sandbox.close, search.budget.limits)
+    small, first = (Case(search.kata, search.spec, key) for key in (smallest, failed))
+
+    def by_itself(case: Case) -> bool:
+        process.restart()
+        return process.fails(case) or process.fails(case)
+
+    try:
+        if by_itself(small) or not by_itself(first):
+            return smallest
+        alone = replace(search, tried={}, alone=True)
+        if alone.verdict(failed).kind is not Kind.WRONG_ANSWER:
+            return smallest
+        found = _descended(alone, failed, Kind.WRONG_ANSWER, ALONE)
+        search.tried |= {key: each for key, each in alone.tried.items() if key == found}
+        search.kept = after(process, Case(search.kata, search.spec, found), small)
+        return found
+    finally:
+        process.restart()
+
+
+def _descended(search: _Search, failed: CaseKey, kind: Kind, tries: int = DESCENTS) -> CaseKey:
     """The case after small steps down, one size at a time, as long as it fails: what was drawn need not be minimal."""
     stop = search.work + search.budget.shrink_work // 8
-    tries = DESCENTS
     while tries > 0 and search.work < stop:
         for key in _below(search, failed):
             tries -= key not in search.tried
@@ -583,7 +616,7 @@ def _diagnosed(search: _Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         notes = [*(Clue("mbarrier", note) for note in finding.phases), *map(_noted, finding.notes)]
         indices = _indices(search, shape, finding, verdict.launched or ())
         verdict = replace(verdict, clues=(*notes, *_choice(search, shape, finding), *indices))
-    if not _costs_a_process(verdict) and (kept := _of_calls(search, shape)):
+    if not _costs_a_process(verdict) and (kept := search.kept or _of_calls(search, shape)):
         return replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
     lab = Lab(search.kata, search.spec, search.call, search.budget.limits, steady=search.budget.watch)
     for key, known in search.tried.items():

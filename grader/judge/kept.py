@@ -55,6 +55,14 @@ def of_calls(process: Process, failed: Case, others: Iterable[Case]) -> tuple[Cl
         process.restart()
 
 
+def after(process: Process, first: Case, other: Case) -> tuple[Clue, ...]:
+    """A clue if ``other``, which is right by itself, fails after a call with ``first``, which fails by itself."""
+    if not _is_found_again(process, first, other):
+        return ()
+    words = f"{other.shape} is right in call 1 of a process, wrong after a call with this shape"
+    return _clue(words)
+
+
 def _clue(words: str) -> tuple[Clue, ...]:
     return (Clue("calls", f"{words}: the file keeps something from call to call"),)
 

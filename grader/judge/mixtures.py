@@ -75,9 +75,18 @@ class Mixture:
 
     def weights(self, make: Make, base: Mapping[str, ndarray], rows: Sequence[int]) -> ndarray | None:
         """The weight of each of these rows of the values in the output row."""
+        found = self.weights_of_all(make, base, rows, self.row)
+        return None if found is None else found[0]
+
+    def weights_of_all(
+        self, make: Make, base: Mapping[str, ndarray], rows: Sequence[int], only: int | None = None
+    ) -> ndarray | None:
+        """The weight of each of these rows of the values in every row of the output, or in one alone: a line for each
+        row of the output."""
         import numpy
 
-        found = numpy.zeros(len(rows))
+        asked = slice(None) if only is None else slice(only, only + 1)
+        found = numpy.zeros((1 if only is not None else prod(self.target.shape[:-1]), len(rows)))
         for first in range(0, len(rows), self.width):
             part = rows[first : first + self.width]
             values = numpy.zeros((self.rows, self.width))
@@ -85,7 +94,7 @@ class Mixture:
             answer = make({**base, self.values.name: values})
             if answer is None:
                 return None
-            found[first : first + self.width] = answer.reshape(-1, self.width)[self.row, : len(part)]
+            found[:, first : first + self.width] = answer.reshape(-1, self.width)[asked, : len(part)]
         return found if bool(numpy.isfinite(found).all()) else None
 
     def both(self, base: Mapping[str, ndarray], rows: Sequence[int]) -> tuple[ndarray, ndarray] | None:
@@ -118,8 +127,9 @@ def mixture(target: Target) -> Iterator[Observed]:
     if len(scorers) != 1:
         return
     for of in (_rescaled, _logits):
-        if words := of(mean, scorers[0], keys):
-            yield Observed(words)
+        if (words := of(mean, scorers[0], keys)) is not None:
+            if words:
+                yield Observed(words)
             return
 
 
@@ -289,7 +299,8 @@ def _with_logits(mean: Mixture, scorer: Tensor, logits: Mapping[int, float]) -> 
 
 
 def _rescaled(mean: Mixture, scorer: Tensor, keys: Sequence[int]) -> str | None:
-    """Rows that keep the weight which they had before a larger logit came."""
+    """Rows that keep the weight which they had before a larger logit came. Empty where rows of the output that must
+    have the same weights have not: then no rule for one of them is the cause."""
     for late in (keys[-1], keys[0]):
         pairs = []
         for rise in RISES:
@@ -305,11 +316,23 @@ def _rescaled(mean: Mixture, scorer: Tensor, keys: Sequence[int]) -> str | None:
             if lower is None:
                 return None
             if _same(*lower) and (words := _kept(mean, keys, late, pairs)):
-                return words
+                return words if _alike(mean, scorer, keys, late) else ""
             if all(_same(got, got.mean() + 0 * got) for got, _ in (*pairs, lower)):
                 which = f"the weight of {mean.of_rows([late])} in {mean.words}"
                 return f"{which} does not depend on {_name(scorer, mean, late)}"
     return None
+
+
+def _alike(mean: Mixture, scorer: Tensor, keys: Sequence[int], late: int) -> bool:
+    """Whether every row of the output that must have the same weights as the row has these, too, or the right ones. A
+    sum that is not rescaled does not depend on the row; what another row's weights got into does."""
+    base = _with_logits(mean, scorer, {late: RISES[0]})
+    got, want = (mean.weights_of_all(make, base, keys) for make in (mean.target.answer, mean.target.reference))
+    if got is None or want is None:
+        return False
+    own = got[mean.row]
+    rows = [row for row in range(len(want)) if _same(want[row], want[mean.row])]
+    return all(_same(got[row], own) or _same(got[row], want[row]) for row in rows)
 
 
 def _kept(mean: Mixture, keys: Sequence[int], late: int, pairs: Sequence[tuple[ndarray, ndarray]]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 from grader.judge.case import CaseKey
 from grader.judge.lab import Lab
@@ -92,14 +93,22 @@ def _with(failed: CaseKey, name: str, value: int) -> tuple[tuple[str, int], ...]
 
 def describe_sizes(name: str, states: Mapping[int, bool], failed: int, step: int = 1) -> str | None:
     """``states``: whether the answer was wrong, by size. In words those nearest to the failing size, and a rule where
-    only one fits; None where all fail."""
+    only one fits; None where all fail, and where sizes that fail and that pass take turns by no rule."""
     wrong = sorted(size for size, is_wrong in states.items() if is_wrong)
     right = sorted(size for size, is_wrong in states.items() if not is_wrong)
     if not right or not wrong:
         return None
     words = f"wrong: {name} = {_listed(wrong, failed)}; right: {_listed(right, failed)}"
     rules = [text for text, fits in _rules(wrong, right, step) if fits]
+    if not rules and min(len(wrong), len(right)) > 1 and _turns(states) > 1:
+        return None
     return f"{words} ({rules[0]})" if len(rules) == 1 else words
+
+
+def _turns(states: Mapping[int, bool]) -> int:
+    """How often sizes, in order, go from wrong to right or from right to wrong."""
+    in_order = [states[size] for size in sorted(states)]
+    return sum(one != other for one, other in pairwise(in_order))
 
 
 def _listed(sizes: list[int], failed: int) -> str:

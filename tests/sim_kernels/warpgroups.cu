@@ -30,6 +30,8 @@ enum Fault {
     LEFT_OUT,        // of a last wait is one warp
     WRONG_STRIDE,    // of the descriptors
     WRONG_STEP,      // along k
+    NEVER_SET,       // are the accumulators
+    OLD_PHASE,       // is waited for, of the first stage
 };
 constexpr int STAGES = 3;
 
@@ -64,7 +66,7 @@ __global__ void ring_kernel(
     constexpr int STRIDE = FAULT == WRONG_STRIDE ? 128 : 1024;
     for (int i = 0; i < depth / TILE; ++i) {
         const int s = i % STAGES;
-        wait(&full[s], i / STAGES & 1);
+        wait(&full[s], i / STAGES & 1 ^ (FAULT == OLD_PHASE && i == STAGES));  // ring_wait_full
         if (FAULT != NO_FENCE) warpgroup_fence();
         if (FAULT == ZEROED_LATE && i == 0)   // ring_zero_if
             for (float& sum : d) sum = c[0];  // ring_zero
@@ -72,7 +74,7 @@ __global__ void ring_kernel(
             const int step = FAULT == WRONG_STEP ? k * 4 : k * 2;  // in bytes
             const uint64_t left = descriptor(tile_a + s * STAGE, 16, STRIDE) + (step >> 4);
             const uint64_t right = descriptor(tile_b + s * STAGE, 16, STRIDE) + (step >> 4);
-            multiply_64(d, left, right, i + k > 0 || FAULT == ZEROED_LATE);  // ring_multiply
+            multiply_64(d, left, right, i + k > 0 || FAULT == ZEROED_LATE || FAULT == NEVER_SET);  // ring_multiply
         }
         warpgroup_commit();
         if (FAULT == RELEASED_EARLY && tid == 0) arrive(&empty[s]);  // ring_early_arrival
@@ -106,6 +108,8 @@ RING(ring_one_warp_waits, ONE_WARP_WAITS)
 RING(ring_left_out, LEFT_OUT)
 RING(ring_wrong_stride, WRONG_STRIDE)
 RING(ring_wrong_step, WRONG_STEP)
+RING(ring_never_set, NEVER_SET)
+RING(ring_old_phase, OLD_PHASE)
 
 // ---- one product of tiles that threads write: every layout
 

@@ -4,6 +4,7 @@
 #include "decode.h"
 #include "operation.h"
 #include "global_shadow.h"
+#include "rounds.h"
 #include "watch.h"
 
 namespace sim {
@@ -285,10 +286,16 @@ std::string other_access(const Block& owner, const Block& other, const Race& rac
     const std::string mine = block.thread(warp.thread(race.lane)) + (access == Access::read ? " reads" : " writes") +
                              " it on " + block.line_words(warp.here);
     const bool other_first = race.earlier_writes;
+    const Instruction& earlier = block.program->code[shared_epoch::pc(race.earlier)];
+    const bool one_reads = race.earlier_writes == (access == Access::read);
+    const bool in_order = &other_block == &block && &owner == &block && one_reads && !earlier.entry->is_bulk() &&
+                          !block.program->code[warp.here].entry->is_bulk();
+    const u32 write = race.earlier_writes ? shared_epoch::pc(race.earlier) : warp.here;
+    const u32 read = race.earlier_writes ? warp.here : shared_epoch::pc(race.earlier);
     const std::string message = "race on " + name + " in shared memory: " +
                                 (other_first ? other_access(block, other_block, race) + ", " + mine
                                              : mine + ", " + other_access(block, other_block, race)) +
-                                ", with no barrier between";
+                                (in_order ? missing_barrier(block, write, read) : ", with no barrier between");
     Finding finding = block.at(warp, warp.here, race.lane, FindingKind::race, message);
     if (!race.earlier_writes) {
         Warp& other = other_block.warps[shared_epoch::thread(race.earlier) / LANES];
@@ -296,7 +303,7 @@ std::string other_access(const Block& owner, const Block& other, const Race& rac
             other, shared_epoch::pc(race.earlier), int(shared_epoch::thread(race.earlier) % LANES), FindingKind::race,
             message);
     }
-    if (!block.program->code[shared_epoch::pc(race.earlier)].entry->is_bulk())
+    if (!earlier.entry->is_bulk())
         finding.phases = block.mbarriers.words_on_early(
             block.mbarriers.last_wait(warp),
             "the wait before the " + std::string(access == Access::read ? "read" : "write"), other_block.rank,

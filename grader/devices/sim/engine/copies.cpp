@@ -43,6 +43,7 @@ struct Landing {
 
 void Copies::forget() {
     if (!any_) return;
+    beginning_ = nullptr;
     for (auto& copies : flying_) copies.clear();
     loads_.clear();
     stores_.clear();
@@ -179,7 +180,9 @@ void Copies::issue_bulk(Warp& warp, BulkCopy copy) {
         return;
     }
     // Several blocks may add to one place meanwhile; who reads it too early is found by its clocks.
+    beginning_ = &copy;
     record_bulk(warp, copy, copy.combine ? Access::atomic : Access::write);
+    beginning_ = nullptr;
     if (copy.combine) {
         loads_.push_back(std::move(copy));
         return;

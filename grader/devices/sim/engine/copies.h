@@ -95,6 +95,8 @@ class Copies {
     // The part of a copy's source that the kernel may write: `bytes` bytes for each lane.
     CopySources sources(const Warp& warp, Mask mask, const u64* from, const u32* bytes) const;
     void add_source(const Warp& warp, int lane, u64 from, u32 bytes, std::vector<CopySource>& found) const;
+    // The bulk load whose places are being checked before it begins; null: none is.
+    const BulkCopy* beginning() const { return beginning_; }
     // Whether any may be on its way, and is not just landing.
     bool may_fly() const { return any_ && !landing_; }
 
@@ -142,6 +144,7 @@ class Copies {
     Wait waits_[WARPS_PER_BLOCK][LANES];
     u32 committed_[WARPS_PER_BLOCK][LANES] = {}, committed_bulk_[WARPS_PER_BLOCK][LANES] = {};  // of each thread
     bool any_ = false, landing_ = false;
+    const BulkCopy* beginning_ = nullptr;
 };
 
 }  // namespace sim

@@ -53,8 +53,9 @@ class Decoder {
     void note_shared_access(u32 bytes) {                      // of that width, beside those of Decoder::address
         while ((u32(1) << program_.granule_shift) > bytes) --program_.granule_shift;
     }
-    void note_matrix_rows(const std::vector<s32>& rows) {  // of wgmma
+    void note_matrix_rows(const std::vector<s32>& rows, int accumulators = 0) {  // of wgmma
         program_.multiplies = program_.async_proxy = true;
+        for (int i = 0; i < accumulators; ++i) --destinations_[rows[size_t(i)]];
         matrix_rows_.insert(matrix_rows_.end(), rows.begin(), rows.end());
     }
     void note_fence() { program_.fences = true; }
@@ -140,6 +141,7 @@ class Decoder {
     std::map<u8, size_t> temporaries_used_;
     std::vector<Fixup> fixups_;
     std::vector<s32> matrix_rows_;
+    std::unordered_map<s32, int> destinations_;  // how often each register is one, of instructions that are not watched
 };
 
 // The table's name of an instruction: its opcode without hints that change no

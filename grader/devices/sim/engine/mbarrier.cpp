@@ -12,6 +12,7 @@ namespace sim {
 namespace {
 
 constexpr u32 WAKES = 200;     // without a phase that ends, before waiters count as deadlocked
+constexpr size_t WAITS = 8;    // of a warp at an mbarrier, that are kept
 constexpr size_t PHASES = 16;  // that are told apart; what ended before is the same to all who wait
 
 }  // namespace
@@ -235,8 +236,26 @@ s64 MBarriers::acquire_parity(Warp& warp, Mask lanes, const MBarrier& barrier, u
 
 // ---- those who wait
 
-void MBarriers::passes(const Warp& warp, u64 address, const MBarrier& barrier, s64 phase) {
-    last_[warp.index] = {true, barrier.phase == 0, warp.here, address, phase};
+void MBarriers::passes(const Warp& warp, u64 address, MBarrier& barrier, s64 phase) {
+    const u32 multiplied = block_.warpgroups ? block_.warpgroups->last_group(warp) : 0;
+    last_[warp.index] = {true, barrier.phase == 0, warp.here, address, phase, warp.clock, multiplied};
+    if (!block_.warpgroups) return;
+    std::deque<LastWait>& waits = barrier.waits[warp.index];
+    waits.push_back(last_[warp.index]);
+    if (waits.size() > WAITS) waits.pop_front();
+}
+
+MBarriers::Twice MBarriers::waited_twice(const Warp& warp, u64 address, u32 group) const {
+    const MBarrier* barrier = known(address);
+    const auto found = barrier ? barrier->waits.find(warp.index) : std::map<u32, std::deque<LastWait>>::const_iterator();
+    if (!barrier || found == barrier->waits.end()) return {};
+    Twice twice;
+    for (const LastWait& wait : found->second) {
+        if (wait.multiplied >= group) break;
+        twice.first = twice.again && wait.phase >= 0 && twice.again->phase == wait.phase ? twice.again : nullptr;
+        twice.again = &wait;
+    }
+    return twice.first ? twice : Twice();
 }
 
 void MBarriers::suspend(Warp& warp, int lane, MBarrier& barrier) {

@@ -49,6 +49,7 @@ struct MBarrier {
         u64 ended = 0;  // phases that had
     };
     Passed passed;
+    std::map<u32, std::deque<LastWait>> waits;  // of each warp: its last ones that ended, the latest last
 };
 
 class MBarriers {
@@ -79,8 +80,15 @@ class MBarriers {
     // lane does not know of yet. Gives the phase, or -1 where it is not clear which one it is.
     s64 acquire_parity(Warp& warp, Mask lanes, const MBarrier& barrier, u32 parity);
     void suspend(Warp& warp, int lane, MBarrier& barrier);
-    void passes(const Warp& warp, u64 address, const MBarrier& barrier, s64 phase);
+    void passes(const Warp& warp, u64 address, MBarrier& barrier, s64 phase);
     const LastWait& last_wait(const Warp& warp) const { return last_[warp.index]; }
+    // A wait of the warp that was for a phase whose end an earlier wait of it had been for: the two, the later one last;
+    // null where its last wait before that group of wgmma was for another phase.
+    struct Twice {
+        const LastWait* first = nullptr;
+        const LastWait* again = nullptr;
+    };
+    Twice waited_twice(const Warp& warp, u64 address, u32 group) const;
     // The phase that the wait was for, if it is known and has ended; else null.
     const Phase* phase_of(const LastWait& wait) const;
     bool is_refused(const Warp& warp, int lane) const { return refused_[warp.index] >> lane & 1; }

@@ -198,6 +198,7 @@ s32 Decoder::destination(const ptx::Operand& operand, Shape shape) {
         unsupported("a destination of " + std::string(instruction_->opcode));
     const s32 row = register_row(operand.index);
     const u8 bytes = register_bytes(operand.index);
+    ++destinations_[row];
     if (bytes == shape.bytes) return row;
     const s32 result = temporary(shape.bytes);
     resize_into(result, shape, row, bytes);

@@ -176,6 +176,7 @@ void Warpgroups::write_row(Warp& warp, s32 row, bool constant) {
             std::string("writes a register of the ") + (its.accumulates ? "accumulator" : "operand") +
                 " of the wgmma on " + line(its.pc) + " before wgmma.wait_group has waited for it");
     its.writer = warp.here;
+    its.set = true;
     if (its.written || constant) return;
     its.written = true;
     state_of(warp).written.push_back(row);
@@ -190,11 +191,21 @@ void Warpgroups::rename_row(Warp& warp, s32 to, s32 from) {
     if (source.written && !listed) state_of(warp).written.push_back(to);
 }
 
-void Warpgroups::use_rows(Warp& warp, const s32* rows, int accumulators, int sources) {
+void Warpgroups::use_rows(Warp& warp, const s32* rows, int accumulators, int sources, bool adds) {
     State& state = state_of(warp);
     const u32 group = group_of(warp).committed[warp.index % WARPS] + 1;
     if (!state.fenced)
         stop(warp, warp.here, FindingKind::race, "multiplies with no wgmma.fence before the first wgmma of the warp");
+    const auto& elsewhere = block_.program->set_elsewhere;
+    const auto is_unset = [&](s32 row) { return !row_at(warp, row).set && !elsewhere.count(row); };
+    const auto unset = adds ? std::count_if(rows, rows + accumulators, is_unset) : 0;
+    if (unset)
+        stop(
+            warp, warp.here, FindingKind::uninitialised,
+            "adds a product to sums that nothing has set: scale-d is 1, and no instruction has written " +
+                (unset == accumulators ? "the registers" : std::to_string(unset) + " of the " +
+                                                               std::to_string(accumulators) + " registers") +
+                " of its accumulator so far");
     for (int i = 0; i < accumulators + sources; ++i) {
         Row& row = row_at(warp, rows[i]);
         if (row.written && !warp.launch->forgives_copies)
@@ -204,6 +215,7 @@ void Warpgroups::use_rows(Warp& warp, const s32* rows, int accumulators, int sou
         row.group = group;
         row.pc = warp.here;
         row.accumulates = i < accumulators;
+        row.set |= row.accumulates;
     }
     state.last_group = group;
     state.last_pc = warp.here;
@@ -293,6 +305,7 @@ void Warpgroups::check_write(Warp& warp, Mask mask, const u64* address, u32 byte
                 u64 place[LANES] = {chunk * CHUNK};
                 if (read_unwritten_ && block_.shared.uninitialised(1, place, CHUNK) >= 0)
                     stop_late_write(block_, warp, l, *place, reading.pc);
+                check_waits(warp, g, reading, address[l], bytes);
                 Finding finding = warp.block->at(
                     warp, warp.here, l, FindingKind::race,
                     "writes " + block_.shared_place(address[l], bytes, false).text + ", which the wgmma on " +
@@ -301,6 +314,40 @@ void Warpgroups::check_write(Warp& warp, Mask mask, const u64* address, u32 byte
                 warp.block->stop_at(std::move(finding));
             }
     });
+}
+
+// A bulk copy begins where a product may still read. Where all who released the place waited for the copy's mbarrier
+// before the product, and for a phase that they had waited for before the release, too, the place was not theirs: the
+// wait is wrong, and not the release.
+void Warpgroups::check_waits(
+    const Warp& writer, u32 warpgroup, const Reading& reading, u64 address, u32 bytes) const {
+    const BulkCopy* copy = block_.copies.beginning();
+    const MBarriers& theirs = writer.block->mbarriers;
+    const LastWait& last = theirs.last_wait(writer);
+    const Phase* release = copy ? theirs.phase_of(last) : nullptr;
+    if (!release) return;
+    const Warp* reader = nullptr;
+    MBarriers::Twice twice;
+    for (const PhaseStep& step : release->steps) {
+        if (!step.arrivals || step.rank != block_.rank || step.warp / WARPS != warpgroup) continue;
+        const MBarriers::Twice found =
+            block_.mbarriers.waited_twice(block_.warps[step.warp], u64(copy->barrier), reading.group);
+        if (!found.first || step.clock < found.first->clock || step.clock >= found.again->clock) return;
+        if (reader) continue;
+        reader = &block_.warps[step.warp];
+        twice = found;
+    }
+    if (!reader || u64(twice.again->phase) >= copy->phase) return;
+    const std::string phase = "phase " + std::to_string(twice.again->phase);
+    Finding finding = block_.at(
+        *reader, twice.again->pc, 0, FindingKind::race,
+        "waits for " + phase + " of " + block_.mbarriers.name(u64(copy->barrier)) + ", which was over: the wait on " +
+            block_.line_words(twice.first->pc) + " had been for it. So it does not wait for the bulk copy on " +
+            block_.line_words(copy->pc) + ", which is of phase " + std::to_string(copy->phase) +
+            ", and the wgmma on " + block_.line_words(reading.pc) + " reads " +
+            block_.shared_place(address, bytes, false).text + " while the copy may write it");
+    finding.phases = {theirs.words_on(last, "the wait before that copy")};
+    block_.stop_at(std::move(finding));
 }
 
 std::string Warpgroups::wanted(const Warp& warp, u32 warpgroup, u32 group) const {

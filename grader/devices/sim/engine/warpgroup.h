@@ -41,7 +41,7 @@ class Warpgroups {
     // By one too. A constant may come late: the compiler moves those of the source, ptxas before the fence.
     void write_row(Warp& warp, s32 row, bool constant);
     void rename_row(Warp& warp, s32 to, s32 from);
-    void use_rows(Warp& warp, const s32* rows, int accumulators, int sources);  // by a product
+    void use_rows(Warp& warp, const s32* rows, int accumulators, int sources, bool adds);  // by a product
 
     // ---- shared memory
     // A product of this warp reads 16 bytes there: after the checks.
@@ -78,6 +78,7 @@ class Warpgroups {
         u32 pc = 0;     // of the product
         bool accumulates = false;
         bool written = false;  // since the last fence
+        bool set = false;      // since the block began
         u32 writer = 0;        // pc
     };
     struct State {  // of a warp
@@ -102,6 +103,8 @@ class Warpgroups {
     std::string line(u32 pc) const;
     std::string wanted(const Warp& warp, u32 warpgroup, u32 group) const;  // what must come before the warp writes
     std::string note_on_wait(const Warp& warp, u32 warpgroup, const Reading& reading) const;
+    void check_waits(
+        const Warp& writer, u32 warpgroup, const Reading& reading, u64 address, u32 bytes) const;  // of who reads
 
     static constexpr size_t ROW_STEP = 64;
 

@@ -80,6 +80,7 @@ void Decoder::watch_matrix_rows() {
     for (size_t pc = 0; pc < program_.code.size(); ++pc) {
         Instruction& in = program_.code[pc];
         const Touched touched = touched_by(in);
+        for (int i = 0; i < touched.written; ++i) --destinations_[in.operand[i]];
         const auto any = [&](int first, int last) {
             return std::any_of(in.operand + first, in.operand + last, [&](s32 row) { return matrix.count(row) != 0; });
         };
@@ -87,6 +88,8 @@ void Decoder::watch_matrix_rows() {
         program_.unwatched[pc] = in.run;
         in.run = ask_then_run;
     }
+    for (const auto& [row, times] : destinations_)
+        if (times > 0) program_.set_elsewhere.insert(row);
 }
 
 }  // namespace sim

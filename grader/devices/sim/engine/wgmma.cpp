@@ -309,14 +309,14 @@ void multiply(Warp& warp, const Instruction& in, Mask mask) {
               b_bits = warp.row<const u64>(in.operand[B])[0];
     Warpgroups& warpgroups = *warp.block->warpgroups;
     warpgroups.step(warp, a_bits, b_bits);
-    warpgroups.use_rows(warp, rows, m.accumulators(), in_rows ? 4 : 0);
+    const bool adds = warp.predicate(in.operand[SCALE]) & 1;
+    warpgroups.use_rows(warp, rows, m.accumulators(), in_rows ? 4 : 0, adds);
     alignas(64) f32 a[ROWS * ROW_BYTES];
     if (in_rows)
         gather_registers(warp, m, rows + m.accumulators(), a);
     else
         gather_a(warp, m, Descriptor(a_bits), a);
     const Warpgroups::Converted& b = gather_b(warp, m, Descriptor(b_bits));
-    const bool adds = warp.predicate(in.operand[SCALE]) & 1;
     if (Result(m.result) == Result::s32)
         multiply_integers(warp, m, rows, a, b.values.data(), adds);
     else
@@ -395,7 +395,7 @@ void lower_multiply(Decoder& d, const ptx::Instruction& in, const OpcodeEntry& e
     rows.insert(rows.end(), sources.begin(), sources.end());
     out.operand[FRAGMENTS] = d.fragments(rows);
     out.immediate = bit_cast<s64>(m);
-    d.note_matrix_rows(rows);
+    d.note_matrix_rows(rows, m.accumulators());
     d.emit(out);
 }
 
