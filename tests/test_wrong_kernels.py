@@ -33,6 +33,7 @@ from grader.content.catalog import Kata, capability_of, load_catalog
 from grader.content.skeleton import skeleton_of
 from grader.content.source_file import source_of
 from grader.content.spec import Accumulated, load_spec
+from grader.devices import SIM_ARCH
 from grader.grade import Options, grade, prepare
 from grader.judge.check import SearchBudget, budget_for
 from grader.maintain import wrong_kernel
@@ -414,7 +415,7 @@ def instructions(ptx: Path) -> str:
 def cannot_tell_the_cards_apart(kata: Kata, source: Path, options: Options) -> bool:
     """Whether a file's grade on the card of ``options`` is its grade on the usual one: the same PTX, on the same card,
     or of blocks that do not communicate, launched by code that asks nothing of the card."""
-    targets = [Target("sim", arch) for arch in (options.sim_arch, pipeline.SIM_ARCH)]
+    targets = [Target("sim", arch) for arch in (options.sim_arch, SIM_ARCH)]
     requests = [pipeline._request(kata, source_of(source), target, options) for target in targets]
     built = [item for item in build_all(requests, find_toolchain()) if isinstance(item, Build)]
     program, *others = [instructions(item.ptx) for item in built] or [""]
@@ -427,7 +428,7 @@ def cannot_tell_the_cards_apart(kata: Kata, source: Path, options: Options) -> b
 def is_usual_card(kata: Kata) -> bool:
     """Whether the oldest card is the usual one: sm_90 and sm_90a are the same H200, for which nvcc may generate other
     instructions."""
-    return capability_of(oldest_card(kata)) == capability_of(pipeline.SIM_ARCH)
+    return capability_of(oldest_card(kata)) == capability_of(SIM_ARCH)
 
 
 ON_EITHER_CARD = {  # why a kata's solution is graded on both

@@ -60,7 +60,7 @@ GROUPS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("convert", "float_convert", "rounding", "special", "wide_integer"),
         ("copies", "dependent_launch", "global_shadow", "half", "lexer", "matrix", "move", "ordering"),
         ("mbarrier", "mbarrier_notes", "memory", "operation", "packed_integer", "phases", "poison", "predicate"),
-        ("register_pool", "release_acquire", "tensor_copy", "tensor_map", "trail", "watch", "watched_rows"),
+        ("register_pool", "release_acquire", "rounds", "tensor_copy", "tensor_map", "trail", "watch", "watched_rows"),
         ("tensor_map_change", "video", "warpgroup"),
         ("rounds", "texture", "wmma"),
     ),
