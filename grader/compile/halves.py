@@ -123,33 +123,18 @@ def side_by_side(work: Plan, name: str) -> Done | None:
         compiler = _Compiler(work.compiler, name)
     except OSError:  # a system without pipes in its folders
         return None
-    done: list[Done] = []  # of the device's parts: preprocessed, PTX, machine code
-    has_stub, running = threading.Event(), _Running()
-
-    def make_device_code() -> None:
-        try:
-            for commands in (work.device[:1], work.device[1:-2], work.device[-2:]):
-                done.append(_run(commands, environment, running))
-                if done[-1].status != 0:
-                    break
-                if len(done) == 2:
-                    has_stub.set()
-        finally:
-            has_stub.set()
-
-    device = threading.Thread(target=make_device_code)
+    device = _Device(work.device, environment)
     device.start()
     host, compiled = _run(work.host, environment), None
     if host.status == 0:
         compiler.begin(environment)
     else:
-        running.stop()
-    has_stub.wait()
-    if host.status == 0 and len(done) > 1 and done[1].status == 0:
+        device.running.stop()
+    if device.has_stub() and host.status == 0:
         compiled = compiler.given_stub()
     compiler.close()
     device.join()
-    in_order = [*done[:1], host, *done[1:]]
+    in_order = [*device.done[:1], host, *device.done[1:]]
     if failure := _first_failure(in_order):
         return failure if failure.status > 0 else None
     if len(in_order) < 4 or compiled is None:
@@ -163,6 +148,33 @@ def side_by_side(work: Plan, name: str) -> Done | None:
     if joined.status != 0:
         return None
     return Done(b"".join(one.printed for one in in_order) + compiled + made.printed + joined.printed)
+
+
+class _Device(threading.Thread):
+    """The device's commands. ``done``: of its parts, as far as they ran: preprocessed, PTX, machine code."""
+
+    def __init__(self, commands: Sequence[str], environment: Mapping[str, str]) -> None:
+        super().__init__()
+        self.done: list[Done] = []
+        self.running = _Running()
+        self._parts, self._environment = (commands[:1], commands[1:-2], commands[-2:]), environment
+        self._wrote_stub = threading.Event()
+
+    def run(self) -> None:
+        try:
+            for commands in self._parts:
+                self.done.append(_run(commands, self._environment, self.running))
+                if self.done[-1].status != 0:
+                    break
+                if len(self.done) == 2:
+                    self._wrote_stub.set()
+        finally:
+            self._wrote_stub.set()
+
+    def has_stub(self) -> bool:
+        """Whether there is what the host's compiler needs of the PTX; waits until that is known."""
+        self._wrote_stub.wait()
+        return len(self.done) > 1 and self.done[1].status == 0
 
 
 def _first_failure(in_order: Sequence[Done]) -> Done | None:
@@ -264,7 +276,7 @@ class _Running:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, command: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
-        """None where nobody has use for it."""
+        """None where no one has use for it."""
         with self._lock:
             if self._is_over:
                 return None

@@ -550,8 +550,7 @@ def _of_kernels(
 
     ``is_found``: one of the launcher does already, so nothing is compiled.
     """
-    trial, failed = files.trial, cases[0]
-    near = _lines_of(finding) if finding is not None else ()
+    trial, failed, near = files.trial, cases[0], _lines_of(finding) if finding is not None else ()
     if trial.kind in OF_ORDER and not is_found:
         if found := _found(trial, cases, own, (OF_CALLS,), near):
             return found, []
@@ -959,12 +958,13 @@ def _known(line: int | None) -> int:
 
 
 def _way(change: Change | LauncherChange, names: Names) -> str:
-    if change.line is None:
+    line = change.line
+    if line is None:
         return change.words
     change = replace(change, words=_ALWAYS.sub(r"the condition `\1` is left out", change.words))
-    if re.search(rf"(^|\b(before|after|of) )line {change.line}\b", change.words):  # which says where it is
-        return names.named(change.words, change.line)
-    return f"on line {change.line} {names.named(change.words, change.line)}"
+    if re.search(rf"(^|\b(before|after|of) )line {line}\b", change.words):  # which says where it is
+        return names.named(change.words, line)
+    return f"on line {line} {names.named(change.words, line)}"
 
 
 def _specific(change: Change | LauncherChange, found: Sequence[Change | LauncherChange]) -> Change | LauncherChange:

@@ -247,7 +247,8 @@ void MBarriers::passes(const Warp& warp, u64 address, MBarrier& barrier, s64 pha
 
 MBarriers::Twice MBarriers::waited_twice(const Warp& warp, u64 address, u32 group) const {
     const MBarrier* barrier = known(address);
-    const auto found = barrier ? barrier->waits.find(warp.index) : std::map<u32, std::deque<LastWait>>::const_iterator();
+    const auto found =
+        barrier ? barrier->waits.find(warp.index) : std::map<u32, std::deque<LastWait>>::const_iterator();
     if (!barrier || found == barrier->waits.end()) return {};
     Twice twice;
     for (const LastWait& wait : found->second) {

@@ -82,8 +82,8 @@ class MBarriers {
     void suspend(Warp& warp, int lane, MBarrier& barrier);
     void passes(const Warp& warp, u64 address, MBarrier& barrier, s64 phase);
     const LastWait& last_wait(const Warp& warp) const { return last_[warp.index]; }
-    // A wait of the warp that was for a phase whose end an earlier wait of it had been for: the two, the later one last;
-    // null where its last wait before that group of wgmma was for another phase.
+    // A wait of the warp that was for a phase whose end an earlier wait of it had been for: the two, the later one
+    // last; null where its last wait before that group of wgmma was for another phase.
     struct Twice {
         const LastWait* first = nullptr;
         const LastWait* again = nullptr;

@@ -36,7 +36,7 @@ struct LastWait {
     bool at_once = false;  // no phase of the mbarrier had ended
     u32 pc = 0;
     u64 address = 0;
-    s64 phase = -1;  // whose end it was for; -1: not known
+    s64 phase = -1;      // whose end it was for; -1: not known
     u32 clock = 0;       // of the warp, when the wait ended
     u32 multiplied = 0;  // the last group of wgmma that it had begun then
 };

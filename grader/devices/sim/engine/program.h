@@ -178,7 +178,7 @@ struct Program {
     bool allocates = false;    // calls malloc or free
     bool async_proxy = false;  // touches shared memory through the async proxy
     bool multiplies = false;   // has wgmma
-    std::unordered_set<s32> matrix_rows;  // registers of its matrices, and their copies
+    std::unordered_set<s32> matrix_rows;    // registers of its matrices, and their copies
     std::unordered_set<s32> set_elsewhere;  // those that other instructions write, too, than those that are watched
     std::vector<Handler> unwatched;  // of such a program: what instructions do that touch registers of its matrices
     bool fences = false;             // has fences: locks and flags may order accesses

@@ -6,8 +6,8 @@
 
 namespace sim {
 
-// What a race between two instructions of a block lacks: ", with no barrier between"; or, where every way from the write
-// to the read has a barrier and a way from the read to the write has none, that way.
+// What a race between two instructions of a block lacks: ", with no barrier between"; or, where every way from the
+// write to the read has a barrier and a way from the read to the write has none, that way.
 std::string missing_barrier(const Block& block, u32 write, u32 read);
 
 }  // namespace sim

@@ -203,8 +203,9 @@ void Warpgroups::use_rows(Warp& warp, const s32* rows, int accumulators, int sou
         stop(
             warp, warp.here, FindingKind::uninitialised,
             "adds a product to sums that nothing has set: scale-d is 1, and no instruction has written " +
-                (unset == accumulators ? "the registers" : std::to_string(unset) + " of the " +
-                                                               std::to_string(accumulators) + " registers") +
+                (unset == accumulators
+                     ? "the registers"
+                     : std::to_string(unset) + " of the " + std::to_string(accumulators) + " registers") +
                 " of its accumulator so far");
     for (int i = 0; i < accumulators + sources; ++i) {
         Row& row = row_at(warp, rows[i]);
@@ -319,8 +320,7 @@ void Warpgroups::check_write(Warp& warp, Mask mask, const u64* address, u32 byte
 // A bulk copy begins where a product may still read. Where all who released the place waited for the copy's mbarrier
 // before the product, and for a phase that they had waited for before the release, too, the place was not theirs: the
 // wait is wrong, and not the release.
-void Warpgroups::check_waits(
-    const Warp& writer, u32 warpgroup, const Reading& reading, u64 address, u32 bytes) const {
+void Warpgroups::check_waits(const Warp& writer, u32 warpgroup, const Reading& reading, u64 address, u32 bytes) const {
     const BulkCopy* copy = block_.copies.beginning();
     const MBarriers& theirs = writer.block->mbarriers;
     const LastWait& last = theirs.last_wait(writer);
@@ -343,9 +343,9 @@ void Warpgroups::check_waits(
         *reader, twice.again->pc, 0, FindingKind::race,
         "waits for " + phase + " of " + block_.mbarriers.name(u64(copy->barrier)) + ", which was over: the wait on " +
             block_.line_words(twice.first->pc) + " had been for it. So it does not wait for the bulk copy on " +
-            block_.line_words(copy->pc) + ", which is of phase " + std::to_string(copy->phase) +
-            ", and the wgmma on " + block_.line_words(reading.pc) + " reads " +
-            block_.shared_place(address, bytes, false).text + " while the copy may write it");
+            block_.line_words(copy->pc) + ", which is of phase " + std::to_string(copy->phase) + ", and the wgmma on " +
+            block_.line_words(reading.pc) + " reads " + block_.shared_place(address, bytes, false).text +
+            " while the copy may write it");
     finding.phases = {theirs.words_on(last, "the wait before that copy")};
     block_.stop_at(std::move(finding));
 }
