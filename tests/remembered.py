@@ -40,7 +40,7 @@ def main(store: str, about: str, command: list[str]) -> tuple[bytes, str | None]
         return None
     environment = {**os.environ, **work.settings}
     before = [halves._run(each[:1], environment) for each in (work.device, work.host)]
-    if any(before) or None in before:  # a warning may be of either half
+    if any(done.printed or done.status for done in before):  # a warning may be of either half
         return None
     joined = _BETWEEN_LITERALS.sub(b"", Path(f"{name}.cpp4.ii").read_bytes())
     may_read = any(word in joined for word in _READS)
@@ -52,9 +52,9 @@ def main(store: str, about: str, command: list[str]) -> tuple[bytes, str | None]
     else:
         there = set(os.listdir())
         rest = halves.side_by_side(replace(work, device=work.device[1:], host=work.host[1:]), name)
-        if rest is None:
+        if rest is None or rest.status != 0:
             return None
-        said = rest
+        said = rest.printed
         if not said and not may_read:
             _remember(place, set(os.listdir()) - there)
     halves._join_dependencies(name)

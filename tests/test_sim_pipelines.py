@@ -104,7 +104,10 @@ def test_who_expects_the_bytes_is_who_copies(device: SimDevice, wrong_seeds: ran
 
 # launcher -> the line's markers, facts in the message
 WRONG: dict[str, tuple[list[str], list[str]]] = {
-    "persistent_one_parity": (["persistent_load", "persistent_load_b", "multiplies"], ["wgmma", "memory["]),
+    "persistent_one_parity": (
+        ["persistent_load", "persistent_load_b", "multiplies", "persistent_wait"],
+        ["wgmma", "memory["],
+    ),
     "persistent_no_fence": (["persistent_store"], ["fence.proxy.async", "memory["]),
     "persistent_store_reads": (["stores_matrix"], ["may still read", "memory[", "wait_group.read"]),
     "clustered_no_last_lap": (["clustered_free"], ["shared memory of block rank", "exit"]),

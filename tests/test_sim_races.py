@@ -90,6 +90,15 @@ def test_race_is_found_on_every_schedule(racy: SimDevice, launcher: str, request
     assert len(missed) <= allowed and len({seed // 2 for seed in missed}) == len(missed), missed
 
 
+def test_a_barrier_within_a_round_is_not_the_one_that_lacks(racy: SimDevice) -> None:
+    """It stands between the write and the read of one round, and none from the read to the next round's write."""
+    for seed in range(FEW[RACES]):
+        [found] = outcome(racy, "no_barrier_between_rounds", seed).findings
+        assert "with no barrier from the read to the write" in found.message, found.message
+    [found] = outcome(racy, "copy_without_barrier", 0).findings
+    assert "from the read" not in found.message
+
+
 @pytest.mark.parametrize("launcher", launchers(RACE_FREE))
 def test_race_free_kernel_passes_on_every_schedule(
     race_free: SimDevice, launcher: str, request: pytest.FixtureRequest
@@ -100,15 +109,6 @@ def test_race_free_kernel_passes_on_every_schedule(
         assert done.findings == (), (seed, done.findings)
         answers.add(bytes(done.outputs["y"]))
     assert len(answers) == 1 or launcher in ANY_ANSWER
-
-
-def test_a_barrier_within_a_round_is_not_the_one_that_lacks(racy: SimDevice) -> None:
-    """It stands between the write and the read of one round, and none from the read to the next round's write."""
-    for seed in range(FEW[RACES]):
-        [found] = outcome(racy, "no_barrier_between_rounds", seed).findings
-        assert "with no barrier from the read to the write" in found.message, found.message
-    [found] = outcome(racy, "copy_without_barrier", 0).findings
-    assert "from the read" not in found.message
 
 
 def test_the_files_are_as_large_as_they_say() -> None:

@@ -75,7 +75,7 @@ DEVICE void consume(const CUtensorMap& c, __half* memory, uint64_t* full, uint64
         warpgroup_fence();  // one for all products that add to the same sums
         for (int i = 0; i < k / TILE; ++i, ++use) {
             const __half* stage = memory + use % STAGES * STAGE;
-            wait(&full[use % STAGES], FAULT == ONE_PARITY ? 0 : use / STAGES & 1);
+            wait(&full[use % STAGES], FAULT == ONE_PARITY ? 0 : use / STAGES & 1);  // persistent_wait
             const bool adds = i > 0 || (FAULT == KEEPS_SUMS && use > 0);
             multiply_tiles(d, stage + group * SQUARE, stage + 2 * SQUARE, adds);  // persistent_multiply
             warpgroup_commit();

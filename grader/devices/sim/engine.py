@@ -62,7 +62,7 @@ GROUPS: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("mbarrier", "mbarrier_notes", "memory", "operation", "packed_integer", "phases", "poison", "predicate"),
         ("register_pool", "release_acquire", "rounds", "tensor_copy", "tensor_map", "trail", "watch", "watched_rows"),
         ("tensor_map_change", "video", "warpgroup"),
-        ("rounds", "texture", "wmma"),
+        ("texture", "wmma"),
     ),
     "-O3": (("access", "check_access", "floating", "mma", "product"), ("integer", "shared", "warp", "wgmma")),
 }
