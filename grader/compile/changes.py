@@ -559,14 +559,25 @@ def _ranks(_: Kernel, one: Statement) -> Found:
         yield words, one.with_operand(len(one.operands) - 1, f"%{other}.{match[2]}")
 
 
-def _counts(_: Kernel, one: Statement) -> Found:
-    """The number of threads in a block in the place of that of the blocks, wherever the line has it.
+def _counts(kernel: Kernel, one: Statement) -> Found:
+    """The number of threads in a block in the place of that of the blocks, where the block's own number is multiplied
+    by it: the step of a loop over the grid is meant as it is.
 
     Not the reverse: where the numbers of a thread and its block are exchanged, that would be right, too.
     """
-    if one.name == "mov" and (match := AXES.fullmatch(one.operands[-1])) and match[1] == "nctaid":
-        words = f"`gridDim.{match[2]}` is `blockDim.{match[2]}`"
-        yield words, one.with_operand(len(one.operands) - 1, f"%ntid.{match[2]}")
+    if one.name != "mov" or (match := AXES.fullmatch(one.operands[-1])) is None or match[1] != "nctaid":
+        return
+    places = {one.operands[0], *(each.operands[0] for each in kernel.statements if _is_number_of_block(each))}
+    for each in kernel.statements:
+        if each.name in ("mul", "mad") and one.operands[0] in each.operands[1:3] and {*each.operands[1:3]} <= places:
+            words = f"`gridDim.{match[2]}` is `blockDim.{match[2]}`"
+            yield words, one.with_operand(len(one.operands) - 1, f"%ntid.{match[2]}")
+            return
+
+
+def _is_number_of_block(one: Statement) -> bool:
+    match = AXES.fullmatch(one.operands[-1]) if one.name == "mov" else None
+    return match is not None and match[1] == "ctaid"
 
 
 def _scaled_arguments(_: Kernel, one: Statement) -> Found:
