@@ -567,6 +567,20 @@ void lane_addresses(const Warp& warp, const Instruction& in, u64* a) {
     addresses(warp, in, a);
 }
 
+Spaces spaces_of(AccessCheck check, Mask mask, u64* a) {
+    const bool is_shared = check == check_shared_access || check == check_cluster_access;
+    Spaces spaces;
+    each_lane(mask, [&](int l) {
+        if (check == check_generic_access && a[l] - SHARED_ORIGIN < SPACE_SIZE)
+            spaces.shared |= Mask(1) << l, a[l] -= SHARED_ORIGIN;
+        else if (is_shared)
+            spaces.shared |= Mask(1) << l;
+        else if (a[l] >= GLOBAL_ORIGIN)
+            spaces.global |= Mask(1) << l;
+    });
+    return spaces;
+}
+
 const u8* peek(Warp& warp, int lane, u64 address, u64* available) {
     *available = 0;
     u8* initialised;

@@ -27,6 +27,12 @@ void check_global_at(Warp&, const Instruction&, const u64* address, Mask, u32 by
 void check_shared_at(Warp&, Block& owner, const Instruction&, const u64* offset, Mask, u32 bytes, Access, u8** at);
 void check_shared_bounds(Warp&, const u64* address, Mask, u32 bytes, Access);  // bounds and alignment alone
 void lane_addresses(const Warp&, const Instruction&, u64* address);
+// The lanes that access global memory, and those that access shared memory, by an instruction of this check. Generic
+// addresses in shared memory become offsets.
+struct Spaces {
+    Mask global = 0, shared = 0;
+};
+Spaces spaces_of(AccessCheck check, Mask, u64* address);
 
 // Host bytes of a generic address without a finding: for strings that printf
 // and assert name. Null when unmapped.

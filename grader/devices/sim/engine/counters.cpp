@@ -250,16 +250,7 @@ Spread count_access(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Acc
     const Spread spread = plain.check_access(warp, in, mask, bytes, access, at);
     u64 a[LANES];
     lane_addresses(warp, in, a);
-    const bool is_shared = plain.check_access == check_shared_access || plain.check_access == check_cluster_access;
-    Mask global = 0, shared = 0;
-    each_lane(mask, [&](int l) {
-        if (plain.check_access == check_generic_access && a[l] - SHARED_ORIGIN < SPACE_SIZE)
-            shared |= Mask(1) << l, a[l] -= SHARED_ORIGIN;
-        else if (is_shared)
-            shared |= Mask(1) << l;
-        else if (a[l] >= GLOBAL_ORIGIN)
-            global |= Mask(1) << l;
-    });
+    auto [global, shared] = spaces_of(plain.check_access, mask, a);
     const Allocation* allocation = global ? warp.launch->memory->find(a[__builtin_ctz(global)]) : nullptr;
     if (allocation && (allocation->kind == AllocationKind::parameter || allocation->kind == AllocationKind::constant))
         global = 0;

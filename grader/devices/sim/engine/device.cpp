@@ -267,15 +267,16 @@ void Device::count(Launch& launch) {
     launch.counters = known->counters.get();
 }
 
+const Program* Device::traced(const Program* plain, std::shared_ptr<const Program> (*make)(const Program&)) {
+    auto known = std::find_if(call_.traced.begin(), call_.traced.end(), [&](auto& p) { return p->plain == plain; });
+    if (known != call_.traced.end()) return known->get();
+    call_.traced.push_back(make(*plain));
+    return call_.traced.back().get();
+}
+
 // The launch runs a program of its kernel that notes births.
 void Device::trace(Launch& launch) {
-    const Program* plain = launch.program;
-    auto known = std::find_if(call_.traced.begin(), call_.traced.end(), [&](auto& p) { return p->plain == plain; });
-    if (known == call_.traced.end()) {
-        call_.traced.push_back(with_births(*plain));
-        known = call_.traced.end() - 1;
-    }
-    launch.program = known->get();
+    launch.program = traced(launch.program, with_births);
     launch.births = &births;
     births.begin_launch();
 }
@@ -283,12 +284,7 @@ void Device::trace(Launch& launch) {
 // The launch runs a program of its kernel that notes its accesses.
 void Device::follow(Launch& launch) {
     const Program* plain = launch.program;
-    auto known = std::find_if(call_.traced.begin(), call_.traced.end(), [&](auto& p) { return p->plain == plain; });
-    if (known == call_.traced.end()) {
-        call_.traced.push_back(with_trail(*plain));
-        known = call_.traced.end() - 1;
-    }
-    launch.program = known->get();
+    launch.program = traced(plain, with_trail);
     launch.trail = &trail;
     trail.begin_launch(*plain, launch.blocks_per_cluster());
 }

@@ -218,6 +218,8 @@ class Device {
     bool gets_a_buffer(const std::vector<u8>& parameters) const;
     u64 grid_workspace();
     void count(Launch& launch);
+    // The program of the launch's kernel that `make` makes of its plain one: once in a call.
+    const Program* traced(const Program* plain, std::shared_ptr<const Program> (*make)(const Program&));
     void trace(Launch& launch);
     void follow(Launch& launch);
     void note(const std::string& kernel, const Geometry& geometry);

@@ -41,16 +41,7 @@ Spread check(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access acc
     each_lane(mask, [&](int l) {
         host[l] = spread == Spread::any ? at[l] : at[0] + (spread == Spread::row ? u32(l) * bytes : 0);
     });
-    const bool is_shared = plain.check_access == check_shared_access || plain.check_access == check_cluster_access;
-    Mask global = 0, shared = 0;
-    each_lane(mask, [&](int l) {
-        if (plain.check_access == check_generic_access && a[l] - SHARED_ORIGIN < SPACE_SIZE)
-            shared |= Mask(1) << l, a[l] -= SHARED_ORIGIN;
-        else if (is_shared)
-            shared |= Mask(1) << l;
-        else if (a[l] >= GLOBAL_ORIGIN)
-            global |= Mask(1) << l;
-    });
+    auto [global, shared] = spaces_of(plain.check_access, mask, a);
     Trail& trail = *warp.launch->trail;
     if (global) trail.note(warp, warp.here, false, access, global, a, bytes, host);
     if (shared) trail.note(warp, warp.here, true, access, shared, a, bytes, host);
