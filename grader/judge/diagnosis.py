@@ -195,21 +195,15 @@ def _swizzled(lab: Lab, one: Judged, place: int) -> str | None:
     return words and f"at {found.case.shape}: {words}"
 
 
-def _largest_wrong(lab: Lab, place: int) -> Judged | None:
-    """The largest answer with this output as its first wrong one, of which all was written."""
-    wrong = [each for each in lab.judged.values() if each.wrong and each.first_wrong == place]
-    largest = max(wrong, key=lambda each: each.compared[place].got.size, default=None)
-    if largest is None:
-        return None
-    found = largest.compared[place]
-    return None if found.got.size > MOST_ELEMENTS or bool(found.unwritten.any()) else largest
-
-
 def _line_by_line(lab: Lab, place: int, roundoff: float) -> str | None:
     """A number for each row or each column, in the largest wrong answer: the smallest may have one row."""
-    if (largest := _largest_wrong(lab, place)) is None:
+    wrong = [each for each in lab.judged.values() if each.wrong and each.first_wrong == place]
+    if not wrong:
         return None
+    largest = max(wrong, key=lambda each: each.compared[place].got.size)
     found = largest.compared[place]
+    if found.got.size > MOST_ELEMENTS or bool(found.unwritten.any()):
+        return None
     words = describe_lines(found.got, largest.expected[place].value, found.wrong, roundoff)
     return words and f"at {largest.case.shape}: {words}"
 
