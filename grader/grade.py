@@ -11,13 +11,13 @@ import os
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all, edited_ptx, source_like_ptx
+from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all
 from grader.compile.libraries import LibraryMissing, find_library
 from grader.compile.offsets import narrow_lines
 from grader.compile.toolchain import Gpu, ToolchainError, builds_for, dotted, driver_runs, find_gpu, find_toolchain
@@ -29,7 +29,7 @@ from grader.devices import Outcome
 from grader.devices.sim import engine_library
 from grader.fault import Fault
 from grader.judge.case import Case, CaseKey, largest_within
-from grader.judge.check import Explain, SearchBudget, budget_for, check, count, from_finding, prepare_drawn, rehearse
+from grader.judge.check import check, count, prepare_drawn
 from grader.judge.check import prepare as prepare_check
 from grader.judge.helpers import Helpers
 from grader.judge.measure import (
@@ -43,7 +43,8 @@ from grader.judge.measure import (
     settled,
 )
 from grader.judge.measure import prepare as prepare_measure
-from grader.judge.repairs import Compiler
+from grader.judge.search import Compiler, SearchBudget, budget_for, rehearse
+from grader.judge.verdicts import Explain, from_finding
 from grader.options import Options
 from grader.sandbox.early import Early
 from grader.sandbox.parent import Program, Sandbox, prestart_torch
@@ -58,6 +59,8 @@ from grader.verdict import CaseCounters, Grade, Kind, Verdict
 
 if TYPE_CHECKING:
     from numpy import ndarray
+
+    from grader.compile.edit_writer import Edit
 
 
 EXAMPLES_AFTER_GPU, SIZES_AFTER_GPU = 4, 10  # drawn, and of those that the spec names the smallest
@@ -407,7 +410,7 @@ def _loaded_and_judged(
             if timer is not None and not options.beside:  # beside others, the GPU must be left to them in between
                 timer.begin(timed_bytes)
         if "hypothesis" not in sys.modules:
-            threading.Thread(target=_import_what_judges, daemon=True).start()
+            threading.Thread(target=_import_what_judges, args=(target.device,), daemon=True).start()
         built = _loaded(request, sandbox, options, tell)
         at.is_built.set()
         if isinstance(built, CompileFailure):
@@ -502,8 +505,7 @@ def _checked(
     kata, target = request.kata, request.target
     last_failure = _last_failure(kata) if options.last_failure else None
     explain = _explained(request, options, tell) if target.device == "gpu" else None
-    again = Compiler(partial(source_like_ptx, request), partial(edited_ptx, request))
-    compiler = again if target.device == "sim" else None
+    compiler = _compiler(request) if target.device == "sim" else None
     verdict = check(kata, request.spec, on.checks, budget, last_failure, explain, compiler)
     if verdict.passed and options.counters and target.device == "sim":
         verdict = replace(verdict, counters=count(kata, request.spec, on.checks, budget))
@@ -642,14 +644,36 @@ def _need(*packages: str) -> None:
         )
 
 
-def _import_what_judges() -> None:
-    """Tenths of a second that need not wait for nvcc."""
+def _compiler(request: Request) -> Compiler:
+    """What compiles the request's file again, in the ways that only a grade that fails needs."""
+
+    def source_like(folder: Path) -> Path | None:
+        from grader.compile.source_like import source_like_ptx
+
+        return source_like_ptx(request, folder)
+
+    def with_edits(
+        folder: Path, within: Collection[int], doubts: Mapping[int, float]
+    ) -> tuple[Path, Sequence[Edit]] | None:
+        from grader.compile.source_like import edited_ptx
+
+        return edited_ptx(request, folder, within, doubts)
+
+    return Compiler(source_like, with_edits)
+
+
+def _import_what_judges(device: str) -> None:
+    """Tenths of a second that need not wait for nvcc. Where answers are timed, they are right most times: what finds a
+    cause is left until it is needed."""
     import numpy  # noqa: F401
 
     if _hypothesis_is_for_threads():
         rehearse()
     else:
         import hypothesis.strategies  # noqa: F401
+    if device == "sim":
+        import grader.compile.source_like
+        import grader.judge.cause  # noqa: F401
 
 
 def _present(gpu: Gpu | None) -> Gpu:

@@ -63,10 +63,10 @@ from pathlib import Path
 
 from grader import cli, grade as pipeline, pytest_plugin
 from grader.commands import grade as command
-from grader.judge import check
+from grader.judge import cause
 
 real = pipeline.grade
-check.repair = lambda *_: ()  # one clue fewer, the one that takes the most calls
+cause.repair = lambda *_: ()  # one clue fewer, the one that takes the most calls
 refused = os.environ["REFUSED"].split()  # katas whose files have no build
 
 def grade(kata, options, *, source=None, tell=None):

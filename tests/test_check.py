@@ -43,20 +43,10 @@ from grader.devices.counters import CallCounters, Launched, Writer
 from grader.judge import case as case_module
 from grader.judge import comparison as comparison_module
 from grader.judge.case import Case, CaseKey, Expected
-from grader.judge.check import (
-    CALLS,
-    FINDING_WORK,
-    SearchBudget,
-    _named_keys,
-    _Search,
-    budget_for,
-    check,
-    prepare,
-    prepare_drawn,
-    try_shape,
-)
+from grader.judge.check import check, prepare, prepare_drawn
 from grader.judge.comparison import compare
 from grader.judge.encoding import stored
+from grader.judge.search import CALLS, FINDING_WORK, Search, SearchBudget, budget_for, named_keys, try_shape
 from grader.sandbox.parent import Sandbox, SandboxError
 from grader.verdict import Kind, Verdict
 
@@ -227,12 +217,12 @@ def test_exact_values_are_for_large_shapes_with_longer_sums() -> None:
         named_sizes=tuple({"n": n, "k": 5} for n in (1, 2, 3, 4)),
         large=({"n": 5000, "k": 5}, {"n": 10, "k": 6}),
     )
-    keys = list(_named_keys(_Search(kata(), of, FakeSandbox(add), replace(QUICK, large=2))))
+    keys = list(named_keys(Search(kata(), of, FakeSandbox(add), replace(QUICK, large=2))))
     assert [(key.sizes[0][1], key.values) for key in keys if key.sizes[0][1] > 9] == [
         (5000, "normal"), (10, "x"), (10, "y"), (10, "z"),
     ]  # fmt: skip
     longer = replace(of, tolerance=Exact())  # without terms, there is one of each element
-    keys = list(_named_keys(_Search(kata(), longer, FakeSandbox(add), replace(QUICK, large=1))))
+    keys = list(named_keys(Search(kata(), longer, FakeSandbox(add), replace(QUICK, large=1))))
     assert [key.values for key in keys if key.sizes[0][1] == 5000] == ["normal", "x", "y", "z"]
 
 
@@ -684,7 +674,7 @@ def test_memory_that_cannot_be_kept_is_no_obstacle(tmp_path: Path) -> None:
 
 def calls_of(shape: CaseKey, **more: Any) -> list[Call]:
     sandbox = FakeSandbox(add)
-    verdict = try_shape(_Search(kata(), more.pop("the_spec", spec()), sandbox, QUICK), shape)  # type: ignore[arg-type]
+    verdict = try_shape(Search(kata(), more.pop("the_spec", spec()), sandbox, QUICK), shape)  # type: ignore[arg-type]
     assert verdict.passed
     return sandbox.calls
 
@@ -846,7 +836,7 @@ def test_answers_that_were_prepared_are_not_worked_out_again(monkeypatch: pytest
 
 def test_the_first_search_of_a_process_leaves_the_heap_as_it_was_and_warns_of_nothing() -> None:
     """hypothesis warns of a random that nothing refers to, and finds no references in what is frozen."""
-    script = "import gc, warnings, hypothesis, numpy; from grader.judge.check import rehearse; "
+    script = "import gc, warnings, hypothesis, numpy; from grader.judge.search import rehearse; "
     script += "warnings.simplefilter('error'); rehearse(); print(gc.get_freeze_count())"
     done = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[1], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("0\n", "")

@@ -23,10 +23,11 @@ from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import CallCounters, Launched, Writer
 from grader.judge import lab as lab_module
 from grader.judge.case import Case, CaseKey
-from grader.judge.check import SearchBudget, check
+from grader.judge.check import check
 from grader.judge.lab import in_order
 from grader.judge.near_misses import answers_of
 from grader.judge.neighbours import describe_sizes
+from grader.judge.search import SearchBudget
 from grader.judge.writers import told_apart
 from grader.verdict import Kind, Verdict
 

@@ -45,9 +45,8 @@ from grader.interview.conclusion import conclude
 from grader.interview.page import page
 from grader.interview.plan import InterviewError, Part, PartRequest, draw, load_plans
 from grader.interview.session import Session
-from grader.judge import check
 from grader.judge.case import CaseKey
-from grader.judge.check import budget_for
+from grader.judge.search import Search, budget_for, named_keys
 from grader.learner import progress
 from grader.learner.progress import Event, History
 from grader.verdict import Grade, Kind, Measurement, Verdict
@@ -421,7 +420,7 @@ def test_hidden_shapes_are_the_same_cases_in_an_order_of_the_seed(catalog: Catal
 
     def keys(seed: int, shuffled: bool) -> list[CaseKey]:
         budget = replace(budget_for("sim"), seed=seed, shuffled=shuffled)
-        return list(check._named_keys(check._Search(kata, spec, None, budget)))  # type: ignore[arg-type]
+        return list(named_keys(Search(kata, spec, None, budget)))  # type: ignore[arg-type]
 
     plain, one, again, two = (keys(*wanted) for wanted in ((1, False), (1, True), (1, True), (2, True)))
     sizes = [[shape.sizes for shape in found] for found in (plain, one, two)]

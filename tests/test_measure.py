@@ -61,7 +61,6 @@ from grader.devices.sim import SimDevice
 from grader.grade import Options
 from grader.judge import measure as measure_module
 from grader.judge.case import Case, CaseKey, Expected
-from grader.judge.check import Explain, SearchBudget, judge
 from grader.judge.helpers import HelperGone, Helpers, read
 from grader.judge.measure import (
     LARGE,
@@ -83,6 +82,8 @@ from grader.judge.measure import (
 )
 from grader.judge.measure import prepare as prepare_measure
 from grader.judge.recent import Recent
+from grader.judge.search import SearchBudget
+from grader.judge.verdicts import Explain, judge
 from grader.output import speeds
 from grader.output.grade_json import record
 from grader.output.verdict_text import explanation, launches, speed

@@ -32,7 +32,7 @@ from grader.devices import Limits
 from grader.grade import Options, grade, prepare
 from grader.judge import repairs
 from grader.judge.case import CaseKey
-from grader.judge.check import without_refuted
+from grader.judge.cause import without_refuted
 from grader.judge.comparison import Compared
 from grader.judge.lab import Judged
 from grader.judge.repair_words import Names

@@ -17,7 +17,7 @@ from grader.content.source_file import source_of
 from grader.devices import Finding, Limits
 from grader.devices.sim import SimDevice
 from grader.devices.sim.library import load_engine
-from grader.judge.check import WRITTEN
+from grader.judge.cause import WRITTEN
 from grader.output.verdict_text import explanation
 from grader.verdict import Grade, Kind, Verdict
 

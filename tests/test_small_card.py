@@ -18,7 +18,7 @@ from grader.content.catalog import load_catalog
 from grader.content.spec import load_spec
 from grader.devices import Call, Card, Finding, Outcome, Scalar
 from grader.devices.sim import SimDevice
-from grader.judge.check import SMALL_CARDS, SearchBudget, budget_for
+from grader.judge.search import SMALL_CARDS, SearchBudget, budget_for
 from grader.verdict import Kind
 
 pytestmark = passed_before.REPOSITORY

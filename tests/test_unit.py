@@ -12,7 +12,7 @@ import pytest
 from facts import has
 
 from grader import grade as pipeline
-from grader.compile import build, unit, unit_build
+from grader.compile import build, source_like, unit, unit_build
 from grader.compile.build import Build, CompileFailure, Request, Target, build_all
 from grader.compile.host_view import host_view
 from grader.compile.toolchain import find_toolchain
@@ -130,8 +130,8 @@ def test_includes_of_one_file_are_not_there_for_another(tmp_path: Path) -> None:
 
 def units_of(requests: Sequence[Request]) -> list[tuple[str, ...]]:
     """The folders of the files in each unit, "kernels" before those for which nvcc makes no library."""
-    common, found = build._common(), []
-    jobs = [build._plan(request, find_toolchain(), common, None) for request in requests]
+    common, found = build.common_key(), []
+    jobs = [build.plan(request, find_toolchain(), common, None) for request in requests]
     for one in unit_build._units([job for job in jobs if isinstance(job, unit_build.Job)], 1):
         named = [job.request.source.path.parent.name for _, job in one.jobs]
         found.append((*(["kernels"] if one.library_of else []), *named))
@@ -464,8 +464,8 @@ def kernels_beside(folder: Path, edits: Sequence[tuple[str, str]]) -> list[Path]
 def use_the_usual_engine(patch: pytest.MonkeyPatch) -> None:
     """The simulator of the usual cache, for grades with another one: before that is set. They try no repairs in PTX
     that is close to the source: there is none of a file of a unit."""
-    patch.setattr(pipeline, "source_like_ptx", lambda *_: None)
-    patch.setattr(pipeline, "edited_ptx", lambda *_: None)
+    patch.setattr(source_like, "source_like_ptx", lambda *_: None)
+    patch.setattr(source_like, "edited_ptx", lambda *_: None)
     library = engine_library(cache_folder())
     patch.setattr(pipeline, "engine_library", lambda folder, **_: library)
 

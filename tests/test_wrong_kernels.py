@@ -35,7 +35,7 @@ from grader.content.source_file import source_of
 from grader.content.spec import Accumulated, load_spec
 from grader.devices import SIM_ARCH
 from grader.grade import Options, grade, prepare
-from grader.judge.check import SearchBudget, budget_for
+from grader.judge.search import SearchBudget, budget_for
 from grader.maintain import wrong_kernel
 from grader.maintain.coverage import disagreements, reasons
 from grader.maintain.kata_builds import as_skeleton, as_solution, as_wrong, bare, is_refused, oldest_card

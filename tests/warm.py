@@ -143,7 +143,7 @@ if __name__ == "__main__":
     import grader.pytest_plugin  # noqa: F401
     from grader.cli import MODULES
     from grader.content.catalog import load_catalog
-    from grader.judge.check import rehearse
+    from grader.judge.search import rehearse
     from grader.sandbox.parent import start_children_by
     from grader.sandbox.template import Template
 

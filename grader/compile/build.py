@@ -10,9 +10,8 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -22,12 +21,10 @@ from grader.compile import dependencies, halves, host_view, ninja, probe, shared
 from grader.compile.build_store import Builds, Compiled
 from grader.compile.compilation import INCLUDE, Job, exported_names, judge, kept, nvcc_command, run, time_limit_s
 from grader.compile.dependencies import BESIDE, Run, gather
-from grader.compile.edit_writer import Edit
 from grader.compile.libraries import Library, LibraryMissing, find_library
 from grader.compile.nvcc_log import SOURCE
-from grader.compile.request import NAME, Build, BuildError, CompileFailure, Request, Target, Tell
-from grader.compile.source_edits import edited
-from grader.compile.toolchain import Toolchain, find_toolchain
+from grader.compile.request import Build, BuildError, CompileFailure, Request, Target, Tell
+from grader.compile.toolchain import Toolchain
 from grader.compile.unit_build import compile_together
 from grader.content import functions
 from grader.storage import cache, entries, manifest
@@ -35,12 +32,10 @@ from grader.storage.lock import BuildLocks
 from grader.verdict import Kind
 
 __all__ = [
-    "Build", "BuildError", "CompileFailure", "Request", "Target", "Tell", "build", "build_all", "edited_ptx",
-    "exported_names", "source_like_ptx",
+    "Build", "BuildError", "CompileFailure", "Request", "Target", "Tell", "build", "build_all",
+    "exported_names",
 ]  # fmt: skip
 
-MOST_REFUSED = 3  # times that nvcc is asked for the PTX of edits
-SOURCE_LIKE_LIMIT_S = 5  # of computing: a file whose headers take longer goes without
 PATIENCE_S = 30.0  # for builds that other processes are making, or have before them
 SIGNATURE = "signature.h"
 # NVTX is not to look for a profiler's library: no kata may load one, and without it all of NVTX does nothing.
@@ -61,8 +56,6 @@ _RULES = (
 )  # what is refused, and how a build is known to be current
 
 _RULES_OF_UNITS = (unit, host_view, functions)
-_REFUSED = re.compile(rf"^{SOURCE}\((\d+)\): error", re.MULTILINE)
-_INSTANTIATED = re.compile(r"^ *detected during.* at line (\d+)$", re.MULTILINE)
 
 Failures = dict[tuple[str, str], CompileFailure]
 
@@ -76,10 +69,10 @@ def build_all(
     Raises BuildError or cache.CacheError when the machine is at fault.
     """
     builds = Builds(cache.cache_folder())
-    common = _common()
+    common = common_key()
     on_gpu = any(request.target.device == "gpu" for request in requests)
     linked = probe.probe_object(toolchain, builds.folder) if on_gpu else None
-    planned = [_plan(request, toolchain, common, linked) for request in requests]
+    planned = [plan(request, toolchain, common, linked) for request in requests]
     possible = [job for job in planned if isinstance(job, Job)]
     failures: Failures = {}
     # One of each file first. The same file in another folder is then found, or reads other headers there.
@@ -93,60 +86,6 @@ def build_all(
 def build(request: Request, toolchain: Toolchain) -> Build | CompileFailure:
     """One build. Raises what build_all raises."""
     return build_all([request], toolchain)[0]
-
-
-def source_like_ptx(request: Request, folder: Path) -> Path | None:
-    """The file's PTX as close to its source as nvcc makes it, in a folder to write to: nothing unrolled, no two equal
-    expressions merged, most functions called. None where there is none, or the file shares a unit with others."""
-    made, _ = _source_like(request, folder, None)
-    return made
-
-
-def edited_ptx(
-    request: Request, folder: Path, within: Collection[int], doubts: Mapping[int, float]
-) -> tuple[Path, tuple[Edit, ...]] | None:
-    """The same of the file with edits of its lines ``within``, and these; ``doubts`` are as in `edited`. nvcc refuses
-    some: then without."""
-    text, without = request.source.data.decode(errors="replace"), set[int]()
-    for _ in range(MOST_REFUSED):
-        made = edited(text, within, without, doubts)
-        if not made.edits:
-            return None
-        ptx, log = _source_like(request, folder, made.text.encode())
-        if ptx is not None:
-            return ptx, made.edits
-        refused = _refused(log) - without
-        if not refused:
-            return None
-        without |= refused
-    return None
-
-
-def _refused(log: str) -> set[int]:
-    """The lines of a file that nvcc found at fault, and those that made it read a template that is."""
-    return {int(line) for found in (_REFUSED, _INSTANTIATED) for line in found.findall(log)}
-
-
-def _source_like(request: Request, folder: Path, text: bytes | None) -> tuple[Path | None, str]:
-    """The PTX, by default of the file itself, and what nvcc said."""
-    toolchain = find_toolchain()
-    job = _plan(request, toolchain, _common(), None)
-    if isinstance(job, CompileFailure) or job.request.together:
-        return None, ""
-    with cache.staging(folder) as stage:
-        place = stage / "file"
-        _lay_out(job, place)
-        if text is not None:
-            (place / SOURCE).write_bytes(text)
-        flags = [flag for flag in job.command if flag != "-shared"]
-        target = ["-arch", request.target.virtual, "-I", str(place / BESIDE), "-include", SIGNATURE]
-        command = (*flags, "-ptx", "-Xcicc", "-O0", *target, "-o", f"{NAME}.ptx", SOURCE)
-        step = ninja.Step(place, command, f"{request.kata.name}, like its source", SOURCE_LIKE_LIMIT_S)
-        run([step], stage, 1, None, lambda: None)
-        if ninja.status(place) != 0:
-            return None, (place / "log.txt").read_text(errors="replace")
-        made = "source-like" if text is None else "edited"
-        return (place / f"{NAME}.ptx").replace(folder / f"{NAME}.{made}.ptx"), ""
 
 
 def _compile_each_once(jobs: Sequence[Job], builds: Builds, parallel: int, tell: Tell | None) -> Failures:
@@ -178,7 +117,7 @@ def _result(job: Job, builds: Builds, failures: Failures) -> Build | CompileFail
     return Build(job.request, folder)
 
 
-def _plan(request: Request, toolchain: Toolchain, common: bytes, linked: Path | None) -> Job | CompileFailure:
+def plan(request: Request, toolchain: Toolchain, common: bytes, linked: Path | None) -> Job | CompileFailure:
     """``linked`` is the probe's object file, for a GPU."""
     text = request.source.data
     header = _signature_header(request)
@@ -218,7 +157,7 @@ def _system(toolchain: Toolchain, flags: Sequence[str]) -> tuple[Path, ...]:
 _real = functools.cache(os.path.realpath)
 
 
-def _common() -> bytes:
+def common_key() -> bytes:
     """What is the same in the key of every build."""
     parts = [Path(str(module.__file__)).read_bytes() for module in _RULES]
     for path in sorted(INCLUDE.rglob("*")):
@@ -249,7 +188,7 @@ def _compile(
         return failures
     with cache.staging(builds.folder) as stage:
         waiting = {stage / f"file-{number}": job for number, job in enumerate(jobs)}
-        names_before = {place: _lay_out(job, place) for place, job in waiting.items()}
+        names_before = {place: lay_out(job, place) for place, job in waiting.items()}
 
         def collect() -> None:
             for place in [place for place in waiting if ninja.status(place) is not None]:
@@ -269,7 +208,7 @@ def _compile(
     return failures
 
 
-def _lay_out(job: Job, place: Path) -> list[str] | None:
+def lay_out(job: Job, place: Path) -> list[str] | None:
     """Make the folder that nvcc runs in. Returns the names in the source's folder, None where it cannot be read."""
     place.mkdir()
     (place / SOURCE).write_bytes(job.text)

@@ -41,11 +41,11 @@ from grader.devices import (
 from grader.devices.contents import DIFFERENT, JUDGED, JUDGED_BESIDE, chosen, seed_of
 from grader.devices.drift import drifted, ends
 from grader.judge.case import Case, CaseKey, Expected, Key, joined
-from grader.judge.check import Explain, from_finding, judge, other_bits, verdict_at
 from grader.judge.encoding import decode, stored
 from grader.judge.helpers import HelperGone, Helpers
 from grader.judge.peaks import peak_bytes, peak_flops
 from grader.judge.recent import Recent, once
+from grader.judge.verdicts import Explain, from_finding, judge, other_bits, verdict_at
 from grader.sandbox.parent import Sandbox
 from grader.system.processes import available_bytes
 from grader.system.stages import stage

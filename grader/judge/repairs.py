@@ -62,6 +62,7 @@ from grader.judge.lab import Judged, Lab, judged
 from grader.judge.launcher_changes import LauncherChange, launcher_changes, roomier
 from grader.judge.origins import lines_of_values
 from grader.judge.repair_words import Names
+from grader.judge.search import Compiler
 from grader.sandbox.child import SandboxError
 from grader.sandbox.parent import Program, Sandbox
 from grader.verdict import Clue, Kind
@@ -137,15 +138,6 @@ _REAL = re.compile(r"\bconstexpr\s+float\s+(\w+)\s*=\s*(-?\d[\d.]*(?:e-?\d+)?)f;
 
 
 Prepared = Callable[[Call], "Call | None"]  # a case's call -> with another number; None: that changes nothing
-
-
-@dataclass(frozen=True)
-class Compiler:
-    """What nvcc makes of the file once more, in a folder to write to; None where it makes nothing."""
-
-    source_like: Callable[[Path], Path | None]  # PTX close to its source
-    # With edits of lines, the least doubted first, and these.
-    edited: Callable[[Path, Collection[int], Mapping[int, float]], tuple[Path, Sequence[Edit]] | None]
 
 
 @dataclass
