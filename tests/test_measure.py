@@ -42,6 +42,7 @@ from grader.devices import (
     Undisclosed,
 )
 from grader.devices.contents import (
+    DIFFERENT,
     JUDGED,
     JUDGED_BESIDE,
     REPLACED,
@@ -601,6 +602,21 @@ def test_where_order_is_free_all_answers_are_close_to_those_of_untimed_calls() -
 
     assert timed(Clock([1.0], again=off_in_the_last(1e-7)), spec=LOOSE).passed
     assert timed(Clock([1.0], again=off_in_the_last(1e-2)), spec=LOOSE).kind is Kind.WRONG_ANSWER
+
+
+def test_two_answers_to_one_call_are_compared_with_one_reference() -> None:
+    worked_out: list[int] = []
+
+    def counted(x: numpy.ndarray, sizes: Sizes) -> numpy.ndarray:
+        worked_out.append(len(worked_out))
+        return 2 * x
+
+    spec = replace(LOOSE, reference=counted)
+    assert timed(Clock([1.0]), spec=spec).passed
+    alone = len(worked_out)
+    assert timed(Clock([1.0], again=doubled), spec=spec).passed
+    of_others = 1  # how far apart right answers to the calls beyond DIFFERENT may be
+    assert len(worked_out) == alone + alone + DIFFERENT + of_others, "once for each call that came back with other bits"
 
 
 def test_values_that_must_come_out_exactly_are_tried_on_the_timed_shape() -> None:

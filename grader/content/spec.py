@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from grader.content.catalog import Kata
 from grader.content.dtype import DTYPES, Dtype
-from grader.content.formulas import tiled
+from grader.content.formulas import side_by_side, tiled
 from grader.fault import Fault
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # A prime: no row, tile or block is as long, so that none can be taken for another.
 PERIOD = 4_194_301
+PART = 1 << 20  # elements of a fill that one thread works out
 
 Sizes = Mapping[str, int]
 
@@ -119,8 +120,17 @@ def _in_halves(fill: Fill, axis: int, sign: float, change: float) -> Fill:
 
         drawn = fill(rng, shape, sizes)
         along = numpy.moveaxis(drawn, axis, 0)
-        first = along[: len(along) // 2]
-        along[len(along) - len(first) :] = sign * first * (1.0 + rng.uniform(first.shape, -change, change))
+        count = len(along) // 2
+        first, second = along[:count], along[len(along) - count :]
+        factor = rng.uniform(first.shape, -change, change)
+
+        def part(rows: slice) -> None:
+            factor[rows] += 1.0
+            factor[rows] *= first[rows]
+            numpy.copyto(second[rows], numpy.multiply(factor[rows], sign, out=factor[rows]), casting="unsafe")
+
+        step = max(1, PART * count // max(1, first.size))
+        side_by_side(part, [(slice(at, at + step),) for at in range(0, count, step)])
         return drawn
 
     return both_halves

@@ -611,17 +611,21 @@ def _judged(asked: _Undisclosed, result: TimingResult, track: _Track) -> Verdict
     case, secret = asked.case, asked.secret
     if wrong := _wrong_answers(asked, result, track.ahead):
         return wrong[0]
-    for call, timed, untimed in result.again[:DIFFERENT]:
+
+    def of_both(call: int, *both: Outputs) -> Verdict:
         there = case.in_call(secret, call)
-        rows = _rows(there, f"{secret} {call} again")
-        for outputs in (timed, untimed):
-            verdict = _whole_answer(there, rows, outputs)
-            if not verdict.passed:
-                return verdict
-        if case.spec.deterministic and not (verdict := other_bits(case, (Outcome(),), track.explain)).passed:
+        return _whole_answers(there, _rows(there, f"{secret} {call} again"), both)
+
+    different, others = result.again[:DIFFERENT], result.again[DIFFERENT:]
+    if wrong := _not_passed(of_both, different, at_once=_fits(case.spec, case.sizes)):
+        return wrong[0]
+    if different and case.spec.deterministic:
+        verdict = other_bits(case, (Outcome(),), track.explain)
+        if not verdict.passed:
             return verdict
-    for call, timed, untimed in result.again[DIFFERENT:]:
-        verdict = _agreement(case.in_call(secret, call), there.expected, timed, untimed)
+    judged = case.in_call(secret, different[-1][0]).expected if others else ()
+    for call, timed, untimed in others:
+        verdict = _agreement(case.in_call(secret, call), judged, timed, untimed)
         if not verdict.passed:
             return verdict
     return None
@@ -642,11 +646,13 @@ def _wrong_answers(asked: _Undisclosed, result: TimingResult, ahead: Ahead) -> l
 
     assert case.negated is not None  # worked out once, before several threads ask
     parts = [(nth, call, outputs) for nth, (call, outputs) in enumerate(result.answers)]
-    step = _fits(case.spec, case.sizes)
-    verdicts = [
-        each for first in range(0, len(parts), step) for each in side_by_side(judged, parts[first : first + step])
-    ]
-    return [each for each in verdicts if not each.passed]
+    return _not_passed(judged, parts, at_once=_fits(case.spec, case.sizes))
+
+
+def _not_passed(judged: Callable[..., Verdict], parts: Sequence[tuple[Any, ...]], *, at_once: int) -> list[Verdict]:
+    """The verdicts on the parts that do not pass; so many are judged at once."""
+    steps = (parts[first : first + at_once] for first in range(0, len(parts), at_once))
+    return [each for step in steps for each in side_by_side(judged, step) if not each.passed]
 
 
 def _agreement(case: Case, judged: Sequence[Expected], timed: Outputs, untimed: Outputs) -> Verdict:
@@ -673,11 +679,16 @@ def _answer(case: Case, answer: Sequence[Expected], outputs: Outputs, unwritten:
     return verdict
 
 
-def _whole_answer(case: Case, rows: ndarray | None, outputs: Outputs) -> Verdict:
-    """The same of an answer that came back in full."""
-    if rows is None:
-        return judge(case, Outcome(outputs), case.expected)
+def _whole_answers(case: Case, rows: ndarray | None, several: Sequence[Outputs]) -> Verdict:
+    """The verdict on several answers to one call that came back in full: that on the first that is wrong."""
     answer = _in_rows(case, rows)
+    verdicts = (_whole_answer(case, answer, rows, outputs) for outputs in several)
+    return next((each for each in verdicts if not each.passed), Verdict(Kind.PASS, "right"))
+
+
+def _whole_answer(case: Case, answer: Sequence[Expected], rows: ndarray | None, outputs: Outputs) -> Verdict:
+    if rows is None:
+        return judge(case, Outcome(outputs), answer)
     unwritten = {item.tensor.name: _unwritten(outputs[item.tensor.name], item.dtype) for item in answer}
     sampled = {item.tensor.name: _sampled(case, item, outputs[item.tensor.name], rows) for item in answer}
     return _answer(case, answer, sampled, unwritten)
