@@ -309,16 +309,21 @@ def test_functions_of_a_source_are_measured() -> None:
 
 # -- wrong kernels -----------------------------------------------------------------------------------------------------
 
-ENTRY = """\
-relu_f32:
-  nan-becomes-0:
-    wrong: fmaxf gives the number where the other side is nan
-    sim: wrong answer
-    gpu: wrong answer
+PAIR = """\
+    replace: 'return x < 0.0f ? 0.0f : x;'
+    by: return fmaxf(x, 0.0f);
+"""
+LIST = """\
     edits:
       - replace: 'return x < 0.0f ? 0.0f : x;'
         by: return fmaxf(x, 0.0f);
 """
+ENTRY = f"""\
+relu_f32:
+  nan-becomes-0:
+    wrong: fmaxf gives the number where the other side is nan
+    verdict: wrong answer
+{PAIR}"""
 
 
 @pytest.fixture
@@ -337,30 +342,33 @@ def test_all_wrong_kernels_and_exploits_are_well() -> None:
 @pytest.mark.parametrize(
     ("was", "becomes", "line", "problem"),
     [
-        ("x < 0.0f", "x <= 0.0f", 7, "does not occur in solutions/relu/relu_f32.cu: the solution has changed. Its"),
-        (
-            "'return x < 0.0f ? 0.0f : x;'",
-            "relu",
-            7,
-            r"occurs \d+ times in .*relu/relu_f32.cu, lines 1, .*\d. Len",
-        ),
-        ("0.0f);", "0.0f);\n      - replace: 'x < 0.0f ?'\n        by: ''", 9, "overlaps the one on line 7"),
-        ("fmaxf(x, 0.0f);", "0.0f;  // BUG, too", 7, "'// BUG' must end its line"),
+        ("x < 0.0f", "x <= 0.0f", 5, "does not occur in solutions/relu/relu_f32.cu: the solution has changed. Its"),
+        ("'return x < 0.0f ? 0.0f : x;'", "relu", 5, r"occurs \d+ times in .*relu/relu_f32.cu, lines 1, .*\d. Len"),
+        (PAIR, LIST + "      - replace: 'x < 0.0f ?'\n        by: ''\n", 8, "overlaps the one on line 6"),
+        (PAIR, LIST, 6, "several pairs make a list. Write `replace` and `by` of the only pair"),
+        ("fmaxf(x, 0.0f);", "0.0f;  // BUG, too", 5, "'// BUG' must end its line"),
         ("    wrong:", "    wrnog:", 3, "wrnog: unknown field. Did you mean wrong?"),
-        ("    gpu: wrong answer\n", "", 3, "gpu: missing. Add a line"),
-        ("sim: wrong answer", "sim: wrong anwser", 4, "no verdict is called 'wrong anwser'. Did you mean wrong answer"),
-        ("sim: wrong answer", "sim: race | wrong answer", 4, "there is no reason. Write `race | wrong answer: the"),
-        ("sim: wrong answer", "sim: not shown", 4, "there is no reason. Write `not shown: the reason`"),
-        ("    edits:", "    sizes: n\n    edits:", 6, "'n' is not a shape. Write it as `m=1, n=257`"),
-        ("    edits:", "    says: '('\n    edits:", 6, "not a regular expression"),
-        ("    edits:", "    timed: no\n    edits:", 6, "expected `yes`"),
-        ("\n        by: return fmaxf(x, 0.0f);", "", 7, "by: missing"),
-        (" return fmaxf(x, 0.0f);", "", 8, "by: expected text"),
-        ("return fmaxf(x, 0.0f);", "'return x < 0.0f ? 0.0f : x;'", 7, "an edit changes nothing"),
+        ("    verdict: wrong answer\n", "", 3, "verdict: missing. Add a line"),
+        ("    verdict: wrong answer\n", "    sim: race\n", 3, "gpu: missing. Add a line"),
+        ("    verdict: wrong answer\n", "    sim: race\n    gpu: race\n", 3, "Write one `verdict` for both"),
+        ("verdict: wrong answer", "verdict: wrong anwser", 4, "'wrong anwser'. Did you mean wrong answer"),
+        (
+            "verdict: wrong answer",
+            "verdict: race | wrong answer",
+            4,
+            "there is no reason. Write `race | wrong answer: the",
+        ),
+        ("verdict: wrong answer", "verdict: not shown", 4, "there is no reason. Write `not shown: the reason`"),
+        ("    replace:", "    sizes: n\n    replace:", 5, "'n' is not a shape. Write it as `m=1, n=257`"),
+        ("    replace:", "    says: '('\n    replace:", 5, "not a regular expression"),
+        ("    replace:", "    timed: no\n    replace:", 5, "expected `yes`"),
+        ("\n    by: return fmaxf(x, 0.0f);", "", 3, "by: missing"),
+        (" return fmaxf(x, 0.0f);", "", 6, "by: expected text"),
+        ("return fmaxf(x, 0.0f);", "'return x < 0.0f ? 0.0f : x;'", 3, "an edit changes nothing"),
         ("nan-becomes-0", "nan_becomes_0", 2, "not a name for a bug"),
         ("relu_f32:", "relu_f23:", 1, "relu has no kata of this name. Did you mean relu_f32"),
-        ("0.0f);\n", "0.0f);\n  nan-becomes-0: {}\n", 9, "'nan-becomes-0' is there twice, first on line 2"),
-        ("sim: ", "sim: [", 5, "not valid YAML"),
+        ("0.0f);\n", "0.0f);\n  nan-becomes-0: {}\n", 7, "'nan-becomes-0' is there twice, first on line 2"),
+        ("verdict: ", "verdict: [", 5, "not valid YAML"),
     ],
 )
 def test_a_malformed_wrong_kernel_is_found(clone: Path, was: str, becomes: str, line: int, problem: str) -> None:
@@ -375,14 +383,14 @@ def test_a_malformed_wrong_kernel_is_found(clone: Path, was: str, becomes: str, 
 def test_a_wrong_kernel_in_two_places_is_found(clone: Path) -> None:
     place = clone / "tests" / "wrong_kernels" / "relu.yaml"
     whole = place.parent / "relu_f32" / "nan-becomes-0.cu"
-    whole.write_text("// Wrong: all of it\n// Kata: relu_f32\n// Sim: race\n// Gpu: race\n")
+    whole.write_text("// Wrong: all of it\n// Kata: relu_f32\n// Verdict: race\n")
     assert checks.check_wrong_kernels(clone) == []
     place.write_text(ENTRY)
     (found,) = checks.check_wrong_kernels(clone)
     assert found.startswith(f"{whole}:1: relu_f32/nan-becomes-0: is there twice, first in {place}:2")
-    whole.write_text("// Wrong: all of it\n// Kata: relu_f16\n// Sim: race\n// Gpu: race\n")
+    whole.write_text("// Wrong: all of it\n// Kata: relu_f16\n// Verdict: race\n")
     assert "'relu_f16' is not a kata, or not the folder's" in checks.check_wrong_kernels(clone)[0]
-    whole.write_text("// Wrong: all of it\n// Kata: relu_f32\n// Sim: race\n// Gpu: race\nint x;  // BUG\n")
+    whole.write_text("// Wrong: all of it\n// Kata: relu_f32\n// Verdict: race\nint x;  // BUG\n")
     assert "belong together" in checks.check_wrong_kernels(clone)[0]
 
 
@@ -456,7 +464,8 @@ def test_a_mutant_is_listed_printed_compared_and_written_as_an_entry(tmp_path: P
     edited = tmp_path / "edited.cu"
     edited.write_text(changed)
     entry = yaml.safe_load(mutant("relu_f32/new", "--from", edited))["relu_f32"]["new"]
-    assert entry["edits"] == yaml.safe_load(ENTRY)["relu_f32"]["nan-becomes-0"]["edits"]
+    known = yaml.safe_load(ENTRY)["relu_f32"]["nan-becomes-0"]
+    assert (entry["replace"], entry["by"]) == (known["replace"], known["by"])
 
 
 @pytest.mark.parametrize(

@@ -135,9 +135,11 @@ def _indentation(line: str) -> int:
 
 def entry(kata: str, bug: str, pairs: Sequence[Pair]) -> str:
     """The YAML for a new bug. Its other fields are left to be written: no verdict is called TODO."""
-    lines = [f"{kata}:", f"  {bug}:", *(f"    {name}: TODO" for name in ("wrong", "sim", "gpu")), "    edits:"]
+    lines = [f"{kata}:", f"  {bug}:", "    wrong: TODO", "    verdict: TODO"]
+    first, others = ("    replace: ", "    by: ") if len(pairs) == 1 else ("      - replace: ", "        by: ")
+    lines += ["    edits:"] if len(pairs) > 1 else []
     for replace, by in pairs:
-        lines += [*_field("      - replace: ", replace), *_field("        by: ", by)]
+        lines += [*_field(first, replace), *_field(others, by)]
     return "\n".join(lines) + "\n"
 
 

@@ -6,21 +6,20 @@ copy of the solution when the solution changes. The bugs of a family are in <fam
     square_f32:                      # the kata
       writes-one-past-the-end:       # the bug
         wrong: the guard lets the thread at n pass
-        sim: out of bounds           # the verdict on the simulator
-        gpu: 'not shown: no check reads what it overwrites'    # the verdict on a GPU
+        verdict: out of bounds
         sizes: n=1                   # optional: the smallest shape that fails, which the search must reach
         says: past the end of y      # optional: a regular expression that is found in what the verdict says
         timed: yes                   # optional: a GPU times the kernel, too
-        edits:
-          - replace: if (idx < n) y[idx] = x[idx] * x[idx];
-            by: if (idx <= n) y[idx] = x[idx] * x[idx];  // BUG
+        replace: if (idx < n) y[idx] = x[idx] * x[idx];
+        by: if (idx <= n) y[idx] = x[idx] * x[idx];  // BUG
 
 A verdict is one kind, or `kind | kind: why several kinds are right`, or `not shown: why the device cannot see it`.
-`pass` among several kinds means that luck decides.
+`pass` among several kinds means that luck decides. Where a GPU gives another verdict than the simulator, `sim` and
+`gpu` stand in the place of `verdict`.
 
 `replace` is text that the solution has exactly once: a part of one line, or several whole lines. Both texts get the
 indentation that the solution has there. An empty `by` removes the text, and its line if nothing else is on it. If lines
-end in `// BUG`, the verdict must name one of them.
+end in `// BUG`, the verdict must name one of them. Several such pairs are a list, `edits`.
 
 A bug that changes a lot is a whole file, <kata>/<bug>.cu. It begins with the same fields as comments, `// Wrong: ...`,
 and with `// Kata: square_f32`. If it has marked lines, `// Line: // BUG` says so.
@@ -35,6 +34,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from grader.content.catalog import Catalog, Kata
 from grader.content.yaml_fields import Field, Value, close_to, mapping, record, root_value
@@ -306,21 +306,44 @@ _EDIT = {"replace": Field(_text, required=True), "by": Field(_text, required=Tru
 
 def _edits(value: Value) -> tuple[Edit, ...]:
     found = tuple(Edit(**record(item, _EDIT), line=item.line) for item in value.elements())
-    if not found or any(edit.replace in ("", edit.by) for edit in found):
-        raise value.error("an edit changes nothing. Write what to `replace` in the solution, and `by` what.")
+    if len(found) < 2:
+        raise value.error("several pairs make a list. Write `replace` and `by` of the only pair in its place.")
     return found
 
 
 _FIELDS = {
     "wrong": Field(_words, required=True),
-    "sim": Field(_expected, required=True),
-    "gpu": Field(_expected, required=True),
     "sizes": Field(_sizes),
     "says": Field(_pattern, ""),
     "timed": Field(_yes, False),
 }
-_ENTRY = {**_FIELDS, "edits": Field(_edits, required=True)}
-_FILE = {**_FIELDS, "kata": Field(_words, required=True), "line": Field(_words, "")}
+_BOTH = {"verdict": Field(_expected, required=True)}
+_EACH = {"sim": Field(_expected, required=True), "gpu": Field(_expected, required=True)}
+_EDITS = {"edits": Field(_edits, required=True)}
+_OF_FILE = {"kata": Field(_words, required=True), "line": Field(_words, "")}
+
+
+def _fields(value: Value, others: Mapping[str, Field]) -> dict[str, Any]:
+    """The fields of an entry or of a file, in the form that a WrongKernel has them."""
+    names = {name for name, _, _ in value.items()}
+    verdicts = _EACH if names & _EACH.keys() else _BOTH
+    found = record(value, {**_FIELDS, **verdicts, **others})
+    if verdicts is _BOTH:
+        found["sim"] = found["gpu"] = found.pop("verdict")
+    elif found["sim"] == found["gpu"]:
+        raise value.error("`sim` and `gpu` are the same. Write one `verdict` for both.")
+    return found
+
+
+def _entry(value: Value) -> dict[str, Any]:
+    several = any(name == "edits" for name, _, _ in value.items())
+    found = _fields(value, _EDITS if several else _EDIT)
+    if not several:
+        line = next(key.line for name, key, _ in value.items() if name == "replace")
+        found["edits"] = (Edit(found.pop("replace"), found.pop("by"), line),)
+    if any(edit.replace in ("", edit.by) for edit in found["edits"]):
+        raise value.error("an edit changes nothing. Write what to `replace` in the solution, and `by` what.")
+    return found
 
 
 def _read_family(path: Path, catalog: Catalog) -> Iterator[WrongKernel]:
@@ -335,7 +358,7 @@ def _read_family(path: Path, catalog: Catalog) -> Iterator[WrongKernel]:
         for bug, place, entry in bugs.named(name).items():
             named = entry.named(f"{name}/{bug}")
             _check_name(bug, place.named(named.subject))
-            yield WrongKernel(kata=family[name], bug=bug, path=path, line=place.line, **record(named, _ENTRY))
+            yield WrongKernel(kata=family[name], bug=bug, path=path, line=place.line, **_entry(named))
 
 
 def _read_file(path: Path, catalog: Catalog) -> WrongKernel:
@@ -346,7 +369,7 @@ def _read_file(path: Path, catalog: Catalog) -> WrongKernel:
     pairs = [(number, match[1].lower(), match[2].strip()) for number, match in header if match]
     value = mapping(pairs, path, subject, WrongKernelError)
     _check_name(path.stem, value)
-    fields = record(value, _FILE)
+    fields = _fields(value, _OF_FILE)
     name, mark = fields.pop("kata"), fields.pop("line")
     if name not in catalog.katas or name != path.parent.name:
         raise value.error(f"{name!r} is not a kata, or not the folder's. Correct `Kata:`, or move the file.")
