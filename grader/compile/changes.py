@@ -1196,6 +1196,12 @@ def _waits(_: Kernel, one: Statement) -> Found:
                 yield f"{words}#{one.opcode}", one.with_operand(0, str(left))
 
 
+def _waits_for_all(_: Kernel, one: Statement) -> Found:
+    """No product that a wait leaves in flight."""
+    if one.opcode.startswith("wgmma.wait_group") and _is_integer(one.operands[0]) and int(one.operands[0]):
+        yield f"the wait leaves 0 groups in flight, not {one.operands[0]}#{one.opcode}", one.with_operand(0, "0")
+
+
 def _parities(kernel: Kernel, one: Statement) -> Found:
     """A wait for the phase of the other parity, or of one that changes less often."""
     if not one.opcode.startswith("mbarrier.") or ".parity" not in one.opcode:
@@ -1334,5 +1340,6 @@ SOURCE_KINDS = (
 MORE_KINDS = ((_ones, _quotients, _more, _arguments, _scaled),)
 OF_CALLS = (_parities, _arrivals, _masks)
 WAITS = (_waits,)
-OF_CALLERS = (*OF_CALLS, *WAITS, _scaled_arguments)  # what wrappers of one instruction do is said of their callers, too
+ALL_WAITS = (_waits_for_all,)
+OF_CALLERS = (*OF_CALLS, *WAITS, *ALL_WAITS, _scaled_arguments)  # what wrappers of one instruction do is said of their callers, too
 ALTERNATING = (_edges, _operators, _signs)  # two of a kind are often on one line, which the compiler may repeat

@@ -33,6 +33,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from grader.compile.changes import (
+    ALL_WAITS,
     EDGE_WORDS,
     KINDS,
     MORE_KINDS,
@@ -131,6 +132,8 @@ _ALWAYS = re.compile(r"`([^`]+)` holds always")
 _VAGUE = re.compile(r"\bits (?:product|sum|difference) is its (?:first|second) part alone|\bthe comparison is another")
 _COMPARED = re.compile(r"\bsetp\.\S+ %p\d+(?:\|%p\d+)?, (%\w+), (%\w+);")
 _LEAVING = re.compile(r"^\s*if\s*\(.*\)\s*(?:return|continue|break);\s*(?://.*)?$")
+# A product whose sums are read while it is in flight, and the line that calls its wrapper.
+_EARLY = re.compile(r"accumulator of the wgmma on line \d+ \(called on line (\d+)\) before wgmma\.wait_group")
 _VALUE = re.compile(r"(`[^`]+`) is `")
 _QUOTIENT = re.compile(r"(?<![\w.])(\d+) ?/ ?(\d+)(?![\w.])")
 _WHOLE = re.compile(r"\bconstexpr\s+(?:unsigned|u?int\w*)\s+(\w+)\s*=")
@@ -427,6 +430,8 @@ def repair(
         trial = Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind, source=source)
         if not trial.is_wrong(cases[0]):
             return
+        if finding is not None and len(cases) < FEWEST:  # few are known
+            cases += islice(_failing(trial, cases), FEWEST - len(cases))
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
         files = _Files(trial, source)
         if compiler is not None and not found and kind is not Kind.LAUNCH_FAILED:
@@ -546,6 +551,8 @@ def _of_kernels(
     if trial.kind in OF_ORDER and not is_found:
         if found := _found(trial, cases, own, (OF_CALLS,), near):
             return found, []
+        if found := _found(trial, cases, _between(finding) & {*own}, (ALL_WAITS,), near):
+            return found, []
         close = files.close_that_fails(failed, near)
         for whole in (close, trial) if close is not None else (trial,):
             if found := _found_whole(whole, cases, files.source, own, finding):
@@ -651,18 +658,21 @@ def _found_whole(
     left, trial.seconds = trial.seconds, WHOLE_SECONDS
     found = [*islice(_right_ones(trial, changes, cases), 1)]  # a barrier is often right in several places
     if found and found[0].loops:
-        further_out = [*_further_out(found[0], changes, Code(source))]
+        further_out = [*_further_out(found[0], changes, Code(source), near)]
         found = [*islice(_right_ones(trial, further_out, cases), 1)] or found
     trial.seconds = left - (WHOLE_SECONDS - trial.seconds) / 2  # more than half of it is rarely used
     return found
 
 
-def _further_out(first: Change, changes: Sequence[Change], code: Code) -> Iterator[Change]:
-    """Those that add the same as the ``first`` in the same function, in fewer loops; the outermost before others."""
+def _further_out(
+    first: Change, changes: Sequence[Change], code: Code, near: Collection[int]
+) -> Iterator[Change]:
+    """Those that add the same as the ``first`` in the same function, or on the lines of the finding, which call it, in
+    fewer loops; the outermost before others."""
     noun, function = first.words.partition(" stands ")[0], code.function_at(first.line)
     for each in sorted(changes, key=lambda change: change.loops):
-        same = each.words.partition(" stands ")[0] == noun and code.function_at(each.line) == function
-        if each.loops < first.loops and same:
+        is_same = code.function_at(each.line) == function or each.line in near
+        if each.loops < first.loops and each.words.partition(" stands ")[0] == noun and is_same:
             yield each
 
 
@@ -682,6 +692,14 @@ def _found_valued(trial: Trial, cases: Sequence[CaseKey], source: str, own: Coll
     changes += scaled_of(trial.text, trial.name, unknown)
     changes += exchanged_of(trial.text, trial.name, own)
     return [*islice(_right_ones(trial, changes, cases), 1)]
+
+
+def _between(finding: Finding | None) -> frozenset[int]:
+    """The lines from a product to where its sums are read too early, in a function that does both; else none."""
+    said = _EARLY.search(finding.message) if finding is not None else None
+    if finding is None or said is None:
+        return frozenset()
+    return frozenset(range(int(said[1]), (finding.line, *finding.callers)[-1] or 0))
 
 
 def _lines_of(finding: Finding) -> tuple[int, ...]:
