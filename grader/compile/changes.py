@@ -74,6 +74,7 @@ class Change:
     words: str  # before a `#`
     lines: Mapping[int, str]
     loops: int = 0  # around what it adds
+    then: str = ""  # the line with the change, where the words do not say which of several places it is about
 
     def applied(self, text: Sequence[str]) -> list[str]:
         changed = [*text]
@@ -1341,5 +1342,6 @@ MORE_KINDS = ((_ones, _quotients, _more, _arguments, _scaled),)
 OF_CALLS = (_parities, _arrivals, _masks)
 WAITS = (_waits,)
 ALL_WAITS = (_waits_for_all,)
-OF_CALLERS = (*OF_CALLS, *WAITS, *ALL_WAITS, _scaled_arguments)  # what wrappers of one instruction do is said of their callers, too
+# What wrappers of one instruction do is said of their callers, too.
+OF_CALLERS = (*OF_CALLS, *WAITS, *ALL_WAITS, _scaled_arguments)
 ALTERNATING = (_edges, _operators, _signs)  # two of a kind are often on one line, which the compiler may repeat

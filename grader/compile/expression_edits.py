@@ -658,13 +658,19 @@ class Expressions(ABC):
         extents = re.findall(r"\[([^\]]*)\]", own.dims) if own is not None else []
         for place, part in enumerate(chain[1:], 1):
             if part.kind == "name" and extents[place - 1 : place] == [str(REGISTERS)]:
-                self._wrap(part, [*of_register(part.sign)])
+                self._wrap(part, [*of_register(part.sign, self._rank_of_register(part))])
             if part.kind != "number":
                 self._permuted(part, chain[place - 1] if place > 1 else None)
             was, self.is_index = self.is_index, True
             self.root_value(part)
             self.is_index = was
         self.node(chain[0], is_set=True)
+
+    def _rank_of_register(self, node: Node) -> int:
+        """Where the lines around make row and column of a register's number, one of these is at fault more often."""
+        line, starts = self.writer.line_at(node.begin), self.writer.starts
+        around = self.plain[starts[max(line - 5, 0)] : starts[min(line + 1, len(starts) - 1)]]
+        return 3 if all(re.search(rf"\b{node.sign} {sign} 2\b", around) for sign in "/%") else 1
 
     def _permuted(self, node: Node, row: Node | None) -> None:
         """The same column at the place where the file permutes others: by a function of row and column, or ``^``."""

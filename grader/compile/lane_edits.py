@@ -27,9 +27,9 @@ def of_quotient(left: str, sign: str, right: str) -> Iterator[Way]:
         yield f"`{own}` is `{left} {other} {by}`", f"({left}) {other} {by}", rank
 
 
-def of_register(name: str) -> Iterator[Way]:
+def of_register(name: str, rank: int) -> Iterator[Way]:
     """The place of one of four registers: the second and the third exchanged, or two and two."""
-    yield f"`{name}` is `{name} % 2 * 2 + {name} / 2`", f"({name}) % 2 * 2 + ({name}) / 2", 1
+    yield f"`{name}` is `{name} % 2 * 2 + {name} / 2`", f"({name}) % 2 * 2 + ({name}) / 2", rank
     for by in (1, 2):
         yield f"`{name}` is `{name} ^ {by}`", f"({name}) ^ {by}", 3
 

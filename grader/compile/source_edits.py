@@ -125,7 +125,7 @@ class _Statements(Expressions):
     def _all_of_vector(self, node: Node) -> Iterator[tuple[str, str, int]]:
         """All elements of a vector are added, where one is."""
         target, value = map(self.of, node.parts)
-        if self.counters and self.counters[-1][1]:
+        if self.counters and self.counters[-1][1] not in ("", "1"):
             yield from all_lanes(target, value, *self.counters[-1])
         for vector in dict.fromkeys(re.findall(r"\b(\w+)\.x\b", value)):
             own = found_in(node.scope, vector)
@@ -138,7 +138,9 @@ class _Statements(Expressions):
         own, names = self.of(node), {*WORD.findall(self.of(node))}
         known = {each.name for each in node.scope or ()}
         body, first = self.plain, self.tree.body.begin
-        found = sorted(_ELEMENT.finditer(body, first, self.tree.body.end), key=lambda one: abs(one.start() - node.begin))
+        found = sorted(
+            _ELEMENT.finditer(body, first, self.tree.body.end), key=lambda one: abs(one.start() - node.begin)
+        )
         elements = dict.fromkeys(
             one[0] for one in found if one[1] not in names and {*WORD.findall(one[0])} <= known and "[" not in one[2]
         )
@@ -308,9 +310,9 @@ class _Statements(Expressions):
 
     def _quotients(self, root: Node) -> Iterator[Node]:
         """The root, where it is a quotient of sizes."""
-        if root.kind == "binary" and root.sign == "/" and root.parts[1].kind == "name":
-            if all(self.type_of(part, root.scope) == "whole" for part in root.parts):
-                yield root
+        is_quotient = root.kind == "binary" and root.sign == "/" and root.parts[1].kind == "name"
+        if is_quotient and all(self.type_of(part, root.scope) == "whole" for part in root.parts):
+            yield root
 
     def _rows(self, root: Node, other: Node) -> None:
         """Two numbers, of a row and of the one 8 below, go to the sums two and two."""

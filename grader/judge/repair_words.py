@@ -88,9 +88,12 @@ class Names:
         return f"the parameters `{names[0]}` and `{names[1]}`" if all(names) else found[0]
 
     def _result(self, found: re.Match[str], line: int) -> str:
-        """The variable that the other line sets, if it sets one alone."""
+        """The variable that the other line sets, if it sets one alone; what a function is given, as its parameter."""
         other = int(found[1])
-        names = _set_by(self._line(other))
+        names, function = _set_by(self._line(other)), self.code.function_at(line)
+        if len(names) != 1 and function is not None and function != self.code.function_at(other):
+            given = [each.name for each in function.parameters]
+            return f"`{given[0]}`" if len(given) == 1 and not function.is_kernel else found[0]
         if len(names) != 1:
             return found[0]
         return f"`{names.pop()}`" if other == line else f"`{names.pop()}` (line {other})"

@@ -409,12 +409,12 @@ def repair(
     """At most one clue; none where changes on more than LINES lines do, or the file is too large to try.
 
     First what the launcher gives the CUDA runtime is changed, then the PTX that runs, then the one that is close to the
-    source, where that fails, too; at last two places of either. ``kind`` says how the file fails. What the
-    lines of a finding get their numbers from is changed first.
+    source, where that fails, too; at last two places of either. ``kind`` says how the file fails. What the lines of a
+    finding get their numbers from is changed first.
     """
     if program is None or program.device != "sim" or program.ptx.stat().st_size > LARGEST:
         return
-    cases = _cases(lab, failed)
+    cases, few = _cases(lab, failed), FEWEST if finding is not None else 0
     elements = sum(tensor.elements(dict(key.sizes)) for key in cases for tensor in lab.spec.outputs)
     if len(cases) < LEAST_CASES or elements < ELEMENTS:
         return
@@ -430,14 +430,12 @@ def repair(
         trial = Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind, source=source)
         if not trial.is_wrong(cases[0]):
             return
-        if finding is not None and len(cases) < FEWEST:  # few are known
-            cases += islice(_failing(trial, cases), FEWEST - len(cases))
+        cases += islice(_failing(trial, cases), max(few - len(cases), 0))
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
         files = _Files(trial, source)
         if compiler is not None and not found and kind is not Kind.LAUNCH_FAILED:
-            # nvcc runs while changes of the other code are tried.
+            lines = own - _missed(trial, finding)  # nvcc runs while changes of the other code are tried
             files.coming = beside.submit(compiler.source_like, _folder(folder, "close"))
-            lines = own - _missed(trial, finding)
             files.edited = partial(compiler.edited, _folder(folder, "edited"), lines, trial.doubts)
         yield from _clue(files, found, cases, own, finding)
 
@@ -545,19 +543,17 @@ def _of_kernels(
 ) -> tuple[list[Change], list[Change]]:
     """The changes of kernels that make all right, each alone, else two that must come together.
 
-    ``is_found``: one of the launcher does already, so nothing is compiled.
+    ``is_found``: one of the launcher does already, so nothing is compiled. To wait for everything comes last.
     """
     trial, failed, near = files.trial, cases[0], _lines_of(finding) if finding is not None else ()
     if trial.kind in OF_ORDER and not is_found:
-        if found := _found(trial, cases, own, (OF_CALLS,), near):
-            return found, []
-        if found := _found(trial, cases, _between(finding) & {*own}, (ALL_WAITS,), near):
+        waits = _between(finding) & {*own}
+        if found := _found(trial, cases, own, (OF_CALLS,), near) or _found(trial, cases, waits, (ALL_WAITS,), near):
             return found, []
         close = files.close_that_fails(failed, near)
         for whole in (close, trial) if close is not None else (trial,):
             if found := _found_whole(whole, cases, files.source, own, finding):
                 return found, []
-        # To wait for everything takes away what other mistakes do, too.
         found = _found(trial, cases, own, (KINDS,), near) or _found(trial, cases, own, (WAITS,), near)
         if found := found or _found_valued(trial, cases, files.source, own):
             return _as_written(files, found, cases, near), []
@@ -664,9 +660,7 @@ def _found_whole(
     return found
 
 
-def _further_out(
-    first: Change, changes: Sequence[Change], code: Code, near: Collection[int]
-) -> Iterator[Change]:
+def _further_out(first: Change, changes: Sequence[Change], code: Code, near: Collection[int]) -> Iterator[Change]:
     """Those that add the same as the ``first`` in the same function, or on the lines of the finding, which call it, in
     fewer loops; the outermost before others."""
     noun, function = first.words.partition(" stands ")[0], code.function_at(first.line)
@@ -974,7 +968,8 @@ def _way(change: Change | LauncherChange, names: Names) -> str:
     change = replace(change, words=_ALWAYS.sub(r"the condition `\1` is left out", change.words))
     if re.search(rf"(^|\b(before|after|of) )line {line}\b", change.words):  # which says where it is
         return names.named(change.words, line)
-    return f"on line {line} {names.named(change.words, line)}"
+    then = f", which gives `{change.then}`" if isinstance(change, Change) and change.then else ""
+    return f"on line {line} {names.named(change.words, line)}{then}"
 
 
 def _specific(change: Change | LauncherChange, found: Sequence[Change | LauncherChange]) -> Change | LauncherChange:
@@ -982,7 +977,7 @@ def _specific(change: Change | LauncherChange, found: Sequence[Change | Launcher
     if not isinstance(change, Change) or (said := _VALUE.match(change.words)) is None:
         return change
     others = {each.words for each in found if each.line == change.line and each.words.startswith(f"{said[1]} is `")}
-    return replace(change, words=f"{said[1]} has another value") if len(others) >= MANY_VALUES else change
+    return replace(change, words=f"{said[1]} has another value", then="") if len(others) >= MANY_VALUES else change
 
 
 def _words(found: Sequence[Change | LauncherChange], cases: int, joined: str, names: Names) -> str:
