@@ -478,6 +478,8 @@ def test_an_early_return_is_left_out() -> None:
     words = ranks_of("if (number >= cols) return;\ny[0] = 1;", "if (number")
     assert words["`if (number >= cols) return;` is left out"] == 1 == min(words.values())
     assert not [each for each in ranks_of("if (number >= cols) y[0] = 1;", "if (number") if each.startswith("`if (n")]
+    words = ranks_of("if (number >= cols || cols > 9) return;\ny[0] = 1;", "if (number")
+    assert words["`number >= cols || cols > 9` is `cols > 9` alone"] == 1
 
 
 def test_what_is_added_is_weighed_or_of_all_elements() -> None:

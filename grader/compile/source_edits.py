@@ -76,6 +76,10 @@ class _Statements(Expressions):
             self._simple(one)
         if one.kind == "if" and len(one.parts) == 1 and _JUMPS.match(self.of(one.parts[0])):
             self._instead(one, [(f"`{shortened(self.of(one))}` is left out", ";", 1)])
+            if one.nodes[0].kind == "binary" and one.nodes[0].sign == "||":
+                own, sides = shortened(self.of(one.nodes[0])), [*map(self.of, one.nodes[0].parts)]
+                ways = [(f"`{own}` is `{shortened(side)}` alone", side, 1) for side in sides]
+                self._wrap(one.nodes[0], ways, cast=False)
         self.is_head = one.kind == "loop"
         self.rounds = frozenset(_BOUND.findall(" ".join(map(self.of, one.parts)))) if self.is_head else frozenset()
         for node in one.nodes:
