@@ -387,6 +387,8 @@ def test_the_line_is_shown_where_several_numbers_are_the_one_that_changes() -> N
     names = Names("\n\n    for (int i = 0; i < VEC / 2; i += 2)\n")
     assert repairs._way(change, names) == "on line 3 `2` is `1`, which gives `for (int i = 0; i < VEC / 2; i += 1)`"
     assert repairs._way(replace(change, then=""), names) == "on line 3 `2` is `1`"
+    several = Change(3, "the quotients of lines 3 to 6 are rounded up", {})
+    assert repairs._way(several, names) == several.words
 
 
 def test_what_a_function_is_given_has_its_parameter_s_name() -> None:

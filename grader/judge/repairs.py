@@ -966,7 +966,7 @@ def _way(change: Change | LauncherChange, names: Names) -> str:
     if line is None:
         return change.words
     change = replace(change, words=_ALWAYS.sub(r"the condition `\1` is left out", change.words))
-    if re.search(rf"(^|\b(before|after|of) )line {line}\b", change.words):  # which says where it is
+    if re.search(rf"(^|\b(before|after|of) )lines? {line}\b", change.words):  # which says where it is
         return names.named(change.words, line)
     then = f", which gives `{change.then}`" if isinstance(change, Change) and change.then else ""
     return f"on line {line} {names.named(change.words, line)}{then}"
