@@ -16,6 +16,7 @@ from facts import has
 from grader.compile.changes import (
     ALL_WAITS,
     EDGE_WORDS,
+    OF_CALLS,
     SOURCE_KINDS,
     Change,
     changes_of,
@@ -218,6 +219,12 @@ def test_what_lanes_and_copies_wait_for_changes(line: int, words: str, text: str
     assert any(text in changed for changed in found[0].lines.values())
 
 
+def test_one_arrival_is_no_plural() -> None:
+    text = WRAPPERS.replace("[%r2], 1;", "[%r2], 128;")
+    words = [change.words for change in changes_of(text, "kata.cu", within={13}, kinds=OF_CALLS)]
+    assert "a phase needs 1 arrival, not 128" in words and "a phase needs 256 arrivals, not 128" in words
+
+
 def test_the_wait_that_leaves_most_in_flight_comes_first() -> None:
     text = WRAPPERS.replace("wait_group 1", "wait_group 2")
     words = [change.words for change in changes_of(text, "kata.cu", within={*range(10, 16)}) if change.line == 11]
@@ -389,6 +396,13 @@ def test_the_line_is_shown_where_several_numbers_are_the_one_that_changes() -> N
     assert repairs._way(replace(change, then=""), names) == "on line 3 `2` is `1`"
     several = Change(3, "the quotients of lines 3 to 6 are rounded up", {})
     assert repairs._way(several, names) == several.words
+
+
+def test_a_parity_is_shown_as_it_would_be() -> None:
+    names = Names("constexpr int SLOTS = 4;\nwait(&full[s], k % 2);\nwait(&full[k % 3], k % 2);\nwait(s, 3 * k % 2);\n")
+    words = "the parity that the wait is for changes once in 4 rounds"
+    assert names.named(words, 2) == f"{words}: `k / SLOTS % 2`, not `k % 2`"
+    assert names.named(words, 3) == names.named(words, 4) == words
 
 
 def test_what_a_function_is_given_has_its_parameter_s_name() -> None:

@@ -1246,7 +1246,10 @@ def _arrivals(kernel: Kernel, one: Statement) -> Found:
     )
     for other in dict.fromkeys([*others, 1, WARP, 4 * WARP, *named] if init else others):
         if other > 0 and other != known:
-            yield f"a phase needs {other} {noun if other > 1 else noun[:-1]}, not {known}", one.with_operand(place, str(other))
+            yield (
+                f"a phase needs {other} {noun if other > 1 else noun[:-1]}, not {known}",
+                one.with_operand(place, str(other)),
+            )
 
 
 def _masks(_: Kernel, one: Statement) -> Found:
