@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection
+from dataclasses import replace
 
 from facts import has
 
@@ -57,9 +58,9 @@ CALL = Call(
 )
 
 
-def proposed(own: Collection[int] | None = None) -> list[LauncherChange]:
+def proposed(own: Collection[int] | None = None, text: str = TEXT) -> list[LauncherChange]:
     lines = range(1, 99) if own is None else own
-    return list(launcher_changes(TEXT, lines, LAUNCHED, TYPES, CALL))
+    return list(launcher_changes(text, lines, LAUNCHED, TYPES, CALL))
 
 
 def those(*numbers: HostChange) -> list[LauncherChange]:
@@ -122,10 +123,26 @@ def test_bytes_lack_their_sizeof() -> None:
 
 
 def test_an_output_begins_at_0() -> None:
-    [zeros] = [each for each in proposed() if each.line is None]
+    [zeros] = [each for each in proposed(text=TEXT.replace("cudaMemsetAsync(y", "fill(y")) if each.line is None]
     made = zeros.change(CALL)
     assert made is not None and [each.role for each in made.buffers] == ["in", "updated"]
     assert made.buffers[1].data == bytes(4 * 700 * 9) and has(zeros.words, "y is set to 0")
+
+
+def test_an_output_that_a_line_sets_in_part_is_not_said_to_be_set_by_none() -> None:
+    assert not [each for each in proposed() if each.line is None]
+    set_, rest = "    cudaMemsetAsync(y, 0, rows * cols, stream);\n", "        x, y, rows, cols, a);\n"
+    later = TEXT.replace(set_, "").replace(rest, f"{rest}{set_}")
+    [zeros] = [each for each in proposed(text=later) if each.line is None]
+    assert zeros.words == "y is set to 0 before the first kernel, which line 13 does later"
+
+
+def test_a_memset_of_elements_for_bytes_says_how_many_it_sets() -> None:
+    call = replace(CALL, buffers=(CALL.buffers[0], replace(CALL.buffers[1], data=Poison(165, 4 * 9))))
+    text = TEXT.replace("rows * cols, stream", "cols, stream")
+    made = [each.words for each in launcher_changes(text, range(1, 99), LAUNCHED, TYPES, call)]
+    assert "cudaMemsetAsync is about 4 times as many bytes: `cols` is 9 of the 36 bytes of y" in made
+    assert "cudaMemsetAsync is about 2 times as many bytes" in made  # 18 are no whole buffer
 
 
 def test_a_tensor_map_has_rows_and_columns() -> None:
@@ -136,8 +153,8 @@ def test_a_tensor_map_has_rows_and_columns() -> None:
 
 
 def test_only_the_learners_lines_are_changed() -> None:
-    assert {each.line for each in proposed({LINES["kernel"]})} == {None}  # an output that no line sets
-    assert {each.line for each in proposed({LINES["blocks"]})} == {None, LINES["blocks"]}
+    assert not proposed({LINES["kernel"]})
+    assert {each.line for each in proposed({LINES["blocks"]})} == {LINES["blocks"]}
 
 
 def test_a_memset_is_of_another_size_or_one_element_more() -> None:

@@ -14,7 +14,9 @@ import pytest
 from facts import has
 
 from grader.compile.changes import (
+    ALL_WAITS,
     EDGE_WORDS,
+    OF_CALLS,
     SOURCE_KINDS,
     Change,
     changes_of,
@@ -28,7 +30,7 @@ from grader.compile.changes import (
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
 from grader.content.catalog import load_catalog
 from grader.content.functions import Code, relatives_of
-from grader.devices import Limits
+from grader.devices import Finding, Limits
 from grader.grade import Options, grade, prepare
 from grader.judge import repairs
 from grader.judge.case import CaseKey
@@ -217,6 +219,12 @@ def test_what_lanes_and_copies_wait_for_changes(line: int, words: str, text: str
     assert any(text in changed for changed in found[0].lines.values())
 
 
+def test_one_arrival_is_no_plural() -> None:
+    text = WRAPPERS.replace("[%r2], 1;", "[%r2], 128;")
+    words = [change.words for change in changes_of(text, "kata.cu", within={13}, kinds=OF_CALLS)]
+    assert "a phase needs 1 arrival, not 128" in words and "a phase needs 256 arrivals, not 128" in words
+
+
 def test_the_wait_that_leaves_most_in_flight_comes_first() -> None:
     text = WRAPPERS.replace("wait_group 1", "wait_group 2")
     words = [change.words for change in changes_of(text, "kata.cu", within={*range(10, 16)}) if change.line == 11]
@@ -357,7 +365,54 @@ def test_the_place_in_the_fewest_loops_is_preferred() -> None:
         Change(7, "a `__syncthreads()` stands before line 7", {}),  # in another function
         Change(2, "a `__syncwarp()` stands before line 2", {}),
     ]
-    assert [each.line for each in repairs._further_out(first, [first, *others], code)] == [4, 2]
+    assert [each.line for each in repairs._further_out(first, [first, *others], code, [])] == [4, 2]
+    assert [each.line for each in repairs._further_out(first, [first, *others], code, [7])] == [4, 7, 2]  # it calls f
+
+
+def test_a_wait_between_a_product_and_what_reads_its_sums() -> None:
+    said = (
+        "reads the accumulator of the wgmma on line 117 (called on line 253) before wgmma.wait_group has waited for it"
+    )
+    finding = Finding(Kind.RACE, said, line=198, callers=(259,))
+    assert repairs._between(finding) == {*range(253, 259)}
+    later = replace(finding, callers=(250,))  # in a later round of a loop: the wait may be meant for another product
+    assert not repairs._between(later) and not repairs._between(replace(finding, message="race"))
+    assert not repairs._between(None)
+
+
+def test_a_wait_for_products_leaves_none() -> None:
+    text = (
+        ".visible .entry k()\n{\n.loc 1 7 5\nwgmma.wait_group.sync.aligned 1;\n"
+        '.loc 1 8 5\nwgmma.wait_group.sync.aligned 0;\nret;\n}\n.file 1 "kata.cu"\n'
+    )
+    [change] = changes_of(text, "kata.cu", ALL_WAITS)
+    assert change.line == 7 and change.words == "the wait leaves 0 groups in flight, not 1"
+
+
+def test_the_line_is_shown_where_several_numbers_are_the_one_that_changes() -> None:
+    change = Change(3, "`2` is `1`", {}, then="for (int i = 0; i < VEC / 2; i += 1)")
+    names = Names("\n\n    for (int i = 0; i < VEC / 2; i += 2)\n")
+    assert repairs._way(change, names) == "on line 3 `2` is `1`, which gives `for (int i = 0; i < VEC / 2; i += 1)`"
+    assert repairs._way(replace(change, then=""), names) == "on line 3 `2` is `1`"
+    several = Change(3, "the quotients of lines 3 to 6 are rounded up", {})
+    assert repairs._way(several, names) == several.words
+
+
+def test_a_parity_is_shown_as_it_would_be() -> None:
+    names = Names("constexpr int SLOTS = 4;\nwait(&full[s], k % 2);\nwait(&full[k % 3], k % 2);\nwait(s, 3 * k % 2);\n")
+    words = "the parity that the wait is for changes once in 4 rounds"
+    assert names.named(words, 2) == f"{words}: `k / SLOTS % 2`, not `k % 2`"
+    assert names.named(words, 3) == names.named(words, 4) == words
+
+
+def test_what_a_function_is_given_has_its_parameter_s_name() -> None:
+    text = (
+        "__device__ float relu(float x) {\n    return x > 0 ? x : 0;\n}\n"
+        "__global__ void k(float* y) {\n    f(\n        y[0]);\n}\n"
+        "__device__ float of(float x, float z) {\n    return x * z;\n}\n"
+    )
+    assert Names(text).named("what line 6 reads and 0 are exchanged", 2) == "`x` and 0 are exchanged"
+    assert "line 6" in Names(text).named("what line 6 reads and 0 are exchanged", 9)
 
 
 def test_all_behind_a_line_is_executed_only_where_a_number_of_the_thread_is_small() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from grader.compile.build import _refused
 from grader.compile.chosen import chosen
 from grader.compile.edit_writer import HEAD, MOST_OF_LINE, Edit, Edited
 from grader.compile.source_edits import edited
+from grader.compile.source_like import _refused
 from grader.compile.source_tree import Statement, trees_of
 
 FILE = """\
@@ -230,7 +230,7 @@ def test_a_term_that_is_missing() -> None:
 
 
 def test_two_operators_or_bounds_are_exchanged() -> None:
-    assert edits_on("below =")["`lane / 2` and `lane % 2` are exchanged"] <= 2
+    assert edits_on("below =")["`lane / 2` and `lane % 2` of line 22 are exchanged"] <= 2
     assert edits_on("if (slot < hidden")["`hidden` and `cols` are exchanged"] <= 2
 
 
@@ -438,3 +438,76 @@ def test_a_register_s_number_is_rounded_down_as_another_loop_does() -> None:
     words = ranks_of(first + "for (int i = 0; i < cols; ++i) y[i * number + 1] = 0;", "++i")
     assert words["`i` is `i / VEC<Pack> * VEC<Pack>`"] == 2
     assert "`i` is `i / VEC<Pack> * VEC<Pack>`" not in ranks_of(first, "y[i * number] = 1")
+
+
+def test_lanes_of_a_row_follow_each_other_or_are_a_stride_apart() -> None:
+    words = ranks_of("const int lane = threadIdx.x % 32;\ny[lane % 8] = 0;", "y[lane")
+    assert words["`lane % 8` is `lane / 4`"] == 1 < words["`lane % 8` is `lane / 2`"] == 2
+    loop = "for (int i = 0; i < 64; ++i) y[i % LOADS] = 0;"
+    assert ranks_of(loop, "y[i")["`i % LOADS` is `i / 2`"] == 1
+    assert "`cols % LOADS` is `cols / 4`" not in ranks_of("y[cols % LOADS] = 0;", "y[cols")  # a size
+
+
+def test_a_number_of_vectors_becomes_one_of_elements() -> None:
+    words = ranks_of("const int lane = threadIdx.x;\nconst int tail = cols / LOADS + lane;", "tail =")
+    assert words["`cols / LOADS` is `cols / LOADS * LOADS`"] == 2
+
+
+def test_the_middle_registers_of_four_are_exchanged_by_their_number() -> None:
+    loop = "unsigned w[4];\nfor (int r = 0; r < 4; ++r) {{\n{}w[r] = number;\n}}\ny[0] = w[0];"
+    assert ranks_of(loop.format(""), "w[r]")["`r` is `r % 2 * 2 + r / 2`"] == 1
+    made = "const int row = r / 2, col = r % 2;\n"  # of which one is at fault more often
+    assert ranks_of(loop.format(made), "w[r]")["`r` is `r % 2 * 2 + r / 2`"] == 3
+    assert "`r` is `r % 2 * 2 + r / 2`" not in ranks_of(loop.replace("w[4]", "w[8]").format(""), "w[r]")
+
+
+def test_two_rows_of_a_lane() -> None:
+    mask = "for (int i = 0; i < 8; ++i) {{\nconst int key = i / 4 * 8;\nif (key > number) y[i] = 0; // mma\n}}"
+    words = ranks_of(mask, "if (key")
+    assert words["`number` is `number + i / 2 % 2 * 8`"] == 1 and "`key` is `key + i / 2 % 2 * 8`" not in words
+    assert "`number` is `number + i / 2 % 2 * 8`" not in ranks_of(mask.replace("mma", ""), "if (key")
+    sums = "const float low = 1, high = 2;\nfor (int i = 0; i < 4; i += 2) {{\n{}y[i + 1] += high; // mma\n}}"
+    text = f"""__global__ void k(float* y) {{\n{sums.format("y[i] += low;")}\n}}\n""".replace("{{", "{").replace(
+        "}}", "}"
+    )
+    [edit] = [each for each in edited(text, range(1, 9)).edits if "both" in each.words]
+    assert edit.words == "`low` here and `high` on line 4 are both `i / 2 % 2 == 0 ? low : high`"
+
+
+def test_an_early_return_is_left_out() -> None:
+    words = ranks_of("if (number >= cols) return;\ny[0] = 1;", "if (number")
+    assert words["`if (number >= cols) return;` is left out"] == 1 == min(words.values())
+    assert not [each for each in ranks_of("if (number >= cols) y[0] = 1;", "if (number") if each.startswith("`if (n")]
+    words = ranks_of("if (number >= cols || cols > 9) return;\ny[0] = 1;", "if (number")
+    assert words["`number >= cols || cols > 9` is `cols > 9` alone"] == 1
+
+
+def test_what_is_added_is_weighed_or_of_all_elements() -> None:
+    sums = "float w[4], sum = 0;\nfor (int i = 0; i < 4; ++i) w[i] = 1;\nfor (int i = 0; i < 4; i += {}) sum += y[i];"
+    assert ranks_of(sums.format(1), "sum +=")["`y[i]` is `y[i] * w[i]`"] == 3
+    words = "`sum += ...` adds the elements from `i` to `i + LOADS - 1`, not the first alone"
+    assert ranks_of(sums.format("LOADS"), "sum +=")[words] == 1
+    assert not [each for each in ranks_of(sums.replace("i += {}", "++i"), "sum +=") if "..." in each]
+    of_vector = "const float4 v = first(y);\nfloat sum = 0;\nsum += v.x * v.x;"
+    assert ranks_of(of_vector, "sum +=")["`sum += ...` adds what `.y`, `.z`, `.w` have, too"] == 3
+    assert not [each for each in ranks_of(of_vector.replace("v.x;", "v.y;"), "sum +=") if "..." in each]
+
+
+def test_the_quotients_of_a_run_of_lines_are_rounded_up() -> None:
+    run = "const int a = number * LOADS / cols;\nconst int b = (number + 1) * LOADS / cols;\ny[a] = b;\n"
+    text = "constexpr int LOADS = 2;\n__global__ void k(float* y, int number, int cols) {\n" + run + "}\n"
+    [edit] = [each for each in edited(text, range(1, 9)).edits if each.words.startswith("the quotients")]
+    assert (edit.line, edit.words) == (3, "the quotients of lines 3 to 4 are rounded up")
+    assert not [each for each in edited(text, {3}).edits if each.words.startswith("the quotients")]
+
+
+def test_a_packed_number_is_the_negative() -> None:
+    body = "const half2 edge = __float2half2_rn(1.0f);\ny[0] = __hltu2_mask({}, edge);"
+    assert ranks_of(body.format("edge"), "y[0] =")["`edge` is `-edge`"] == 4
+    assert "`edge` is `-edge`" not in ranks_of(body.replace("__hltu2_mask({}, ", "static_cast<int>("), "y[0] =")
+
+
+def test_a_line_with_an_edit_is_shown_where_its_words_do_not_say_which_place() -> None:
+    text = "__global__ void k(float* y) {\nfor (int i = 0; i < 8 / 2; i += 2) y[i] = 1; // 2\ny[3] = 2;\n}\n"
+    shown = {(each.line, each.then) for each in edited(text, range(1, 9)).edits if each.words == "`2` is `1`"}
+    assert (2, "for (int i = 0; i < 8 / 2; i += 1) y[i] = 1;") in shown and (3, "") in shown

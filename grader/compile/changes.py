@@ -74,6 +74,7 @@ class Change:
     words: str  # before a `#`
     lines: Mapping[int, str]
     loops: int = 0  # around what it adds
+    then: str = ""  # the line with the change, where the words do not say which of several places it is about
 
     def applied(self, text: Sequence[str]) -> list[str]:
         changed = [*text]
@@ -1196,6 +1197,12 @@ def _waits(_: Kernel, one: Statement) -> Found:
                 yield f"{words}#{one.opcode}", one.with_operand(0, str(left))
 
 
+def _waits_for_all(_: Kernel, one: Statement) -> Found:
+    """No product that a wait leaves in flight."""
+    if one.opcode.startswith("wgmma.wait_group") and _is_integer(one.operands[0]) and int(one.operands[0]):
+        yield f"the wait leaves 0 groups in flight, not {one.operands[0]}#{one.opcode}", one.with_operand(0, "0")
+
+
 def _parities(kernel: Kernel, one: Statement) -> Found:
     """A wait for the phase of the other parity, or of one that changes less often."""
     if not one.opcode.startswith("mbarrier.") or ".parity" not in one.opcode:
@@ -1239,7 +1246,10 @@ def _arrivals(kernel: Kernel, one: Statement) -> Found:
     )
     for other in dict.fromkeys([*others, 1, WARP, 4 * WARP, *named] if init else others):
         if other > 0 and other != known:
-            yield f"a phase needs {other} {noun}, not {known}", one.with_operand(place, str(other))
+            yield (
+                f"a phase needs {other} {noun if other > 1 else noun[:-1]}, not {known}",
+                one.with_operand(place, str(other)),
+            )
 
 
 def _masks(_: Kernel, one: Statement) -> Found:
@@ -1334,5 +1344,7 @@ SOURCE_KINDS = (
 MORE_KINDS = ((_ones, _quotients, _more, _arguments, _scaled),)
 OF_CALLS = (_parities, _arrivals, _masks)
 WAITS = (_waits,)
-OF_CALLERS = (*OF_CALLS, *WAITS, _scaled_arguments)  # what wrappers of one instruction do is said of their callers, too
+ALL_WAITS = (_waits_for_all,)
+# What wrappers of one instruction do is said of their callers, too.
+OF_CALLERS = (*OF_CALLS, *WAITS, *ALL_WAITS, _scaled_arguments)
 ALTERNATING = (_edges, _operators, _signs)  # two of a kind are often on one line, which the compiler may repeat

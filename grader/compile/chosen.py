@@ -97,7 +97,11 @@ def chosen(ptx: str, edits: Sequence[Edit]) -> Chosen:
                 found[edit] = more | found.get(edit, {})
     for edit, lines in jumps.items():  # these replace other lines
         found[edit] = found.get(edit, {}) | lines
-    changes = [(each, Change(each.line, each.words, found[each.number])) for each in edits if each.number in found]
+    changes = [
+        (each, Change(each.line, each.words, found[each.number], then=each.then))
+        for each in edits
+        if each.number in found
+    ]
     return Chosen("\n".join(text), tuple(changes))
 
 

@@ -30,17 +30,20 @@ HEAD = (
     "for(int i=0;i<int(sizeof(T));++i)b[i]=0;} "
 )
 WORD = re.compile(r"[A-Za-z_]\w*")
+_REPLACED = re.compile(r"`([^`]+)` is `((?:(?!\.\.\.)[^`])+)`")
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Edit:
-    """``line`` is the file's; ``words`` say what is other than the file says. The likeliest have the least ``rank``."""
+    """``line`` is the file's; ``words`` say what is other than the file says. The likeliest have the least ``rank``.
+    ``then`` is the line with the edit, where the words do not say which of several places they are about."""
 
     number: int
     line: int
     words: str
     rank: int
+    then: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,22 @@ class Writer:
         self.known.append((rank, line))
         if self.chosen is None or len(self.known) - 1 not in self.chosen:
             return 0
-        self.edits.append(Edit(len(self.edits) + 1, line, " ".join(words.split()), rank))
+        words = " ".join(words.split())
+        self.edits.append(Edit(len(self.edits) + 1, line, words, rank, self._then(place, words)))
         return len(self.edits)
+
+    def _then(self, place: int, words: str) -> str:
+        """The line with an edit, where it has more than once what is replaced; else empty."""
+        found = _REPLACED.fullmatch(words)
+        if found is None or not self.plain.startswith(found[1], place):
+            return ""
+        begin = self.starts[self.line_at(place) - 1]
+        line, at, end = self.plain[begin:].split("\n", 1)[0], place - begin, place - begin + len(found[1])
+        is_alone = line[:at].rstrip().endswith(("[", "(", ",")) and line[end:].lstrip().startswith(("]", ")", ","))
+        several = len(re.findall(rf"(?<![\w.]){re.escape(found[1])}(?![\w.])", line)) > 1
+        if not several or not (is_alone or re.fullmatch(r"[\w.]+", found[2])):
+            return ""
+        return " ".join(f"{line[:at]}{found[2]}{line[end:]}".split())
 
     def add(self, place: int, text: str, *, closes: bool, other: int | None = None) -> None:
         """Text at a place; ``other``: where the expression that it is put around ends or begins. What is put around a

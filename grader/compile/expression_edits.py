@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from grader.compile.edit_writer import VARIABLE, WORD, Writer
+from grader.compile.lane_edits import REGISTERS, of_quotient, of_register, of_row
 from grader.compile.source_tree import ASSIGNING, WHOLE, Closure, Node, Scope, Statement, Tree, Variable
 
 MOST_NAMES = 12  # in the place of one
@@ -18,7 +19,6 @@ MOST_BUILTIN = 4  # of them such as `threadIdx.x`
 MOST_TERMS = 6  # that are added to one
 MOST_FACTORS = 6  # that one is multiplied or divided by
 MOST_PAIRS = 6  # elements of a list of which any two may be exchanged; of longer ones those that are neighbours
-FRAGMENT = 4  # registers of an operand of mma, 16 x 16 halves
 LONGEST = 240  # characters of an expression that is edited as a whole
 _AXES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 _FLOATING = {"float", "double"}
@@ -68,6 +68,10 @@ _OTHER_FUNCTIONS: dict[str, tuple[str, ...]] = {
 _BUILTIN = re.compile(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\.[xyz]\b")
 _WIDE = re.compile(r"\b(?:u?int64_t|long|size_t)\b")
 _STEP = re.compile(r"\b(\w+)\s*\+=\s*([A-Z][A-Z0-9_]*(?:<\w+>)?)\s*\)")
+_NEGATED = {  # type -> its negative
+    **dict.fromkeys(("half", "__half", "__nv_bfloat16"), "__hneg({})"),
+    **dict.fromkeys(("half2", "__half2", "__nv_bfloat162"), "__hneg2({})"),
+}
 _VECTOR = re.compile(r"(float|double|int|uint|short|ushort|char|uchar)([234])$")
 
 
@@ -81,6 +85,7 @@ class Expressions(ABC):
         self.is_compared = False  # with a constant: another constant would always give the same
         self.is_index = False
         self.rounds: frozenset[str] = frozenset()  # what loops inside the one whose head this is count up to
+        self.counters: list[tuple[str, str]] = []  # of the loops around: variable, and what is added to it each round
         self.facing: tuple[Node, str] | None = None  # a part, and what it is compared with, subtracted from, divided by
         body = self.plain[tree.body.begin : tree.body.end]
         self.builtin = [*dict.fromkeys(["blockDim.x", *_BUILTIN.findall(body)])][:MOST_BUILTIN]
@@ -303,6 +308,11 @@ class Expressions(ABC):
                     self._scaled(part)
         if node.sign in ("/", "%"):
             self._divisor(right)
+            if kinds == {"whole"} and self._is_place(left) and self._is_few(right):
+                self._wrap(node, [*of_quotient(self.of(left), node.sign, self.of(right))])
+        if node.sign in _COMPARING and self.counters and "mma" in self.text:
+            for part in node.parts:
+                self._row_of_register(node, part)
         if node.sign in ("*", "/", "%") and kinds == {"whole"} and left.kind in ("name", "member", "index", "group"):
             self._wrap(left, [*self._remainders(left, 3 if node.sign == "/" else 4)])
         if node.sign in ("&&", "||") and all(part.kind == "binary" and part.sign in _COMPARING for part in node.parts):
@@ -333,10 +343,45 @@ class Expressions(ABC):
             own = shortened(self.of(inner))
             self._wrap(inner, [(f"`{own}` is `{name}`", name, 2) for name in sizes])
 
+    def _is_place(self, node: Node) -> bool:
+        """Whether it is the number of a thread, or counts what one has; not a size."""
+        own = found_in(node.scope, node.sign) if node.kind == "name" else None
+        is_own = own is not None and not own.is_fixed and own not in self.tree.parameters
+        return not self.is_head and (is_own or self.of(node).startswith("threadIdx"))
+
+    def _is_few(self, node: Node) -> bool:
+        """Whether it is a number or made of constants: registers and lanes are divided by such, sizes are not."""
+        names = {*WORD.findall(self.of(node))}
+        fixed = {each.name for each in node.scope or () if each.is_fixed}
+        return node.kind in ("number", "name", "group") and names <= fixed
+
+    def _row_of_register(self, node: Node, part: Node) -> None:
+        """What is compared is the first row of two of a lane, where the other side goes over its sums."""
+        counter = self.counters[-1][0]
+        own = found_in(part.scope, part.sign) if part.kind == "name" else None
+        if own is None or own.is_fixed or kind_of(own) != "whole" or own.name == counter:
+            return
+        other = node.parts[1 if part is node.parts[0] else 0]
+        told = next((each for each in self._sources(other) if counter in each), "")
+        if told:
+            self._wrap(part, [*of_row(own.name, counter)])
+
+    def _sources(self, node: Node) -> Iterator[list[str]]:
+        """The names of an expression, and those that the variables in it were computed from."""
+        names = WORD.findall(self.of(node))
+        yield names
+        for name in names:
+            made = re.search(rf"\b{re.escape(name)}\s*=([^;=][^;]*);", self.plain[self.tree.body.begin : node.begin])
+            if made is not None:
+                yield WORD.findall(made[1])
+
+    def _is_constant(self, node: Node) -> bool:
+        own = found_in(node.scope, node.sign) if node.kind == "name" else None
+        return own is not None and own.is_fixed
+
     def _is_fixed(self, node: Node) -> bool:
         """Whether it is a constant of the file, or a number."""
-        own = found_in(node.scope, node.sign) if node.kind == "name" else None
-        return node.kind == "number" or (own is not None and own.is_fixed)
+        return node.kind == "number" or self._is_constant(node)
 
     @staticmethod
     def _is_pointer(node: Node) -> bool:
@@ -371,7 +416,8 @@ class Expressions(ABC):
         if sign == "-":
             yield f"`{own}` is `{right} - {left}`", f"({right}) - ({left})", 5
         if sign == "/" and is_whole:
-            yield f"`{own}` is `{own} * {right}`", f"({left}) / ({right}) * ({right})", 5
+            rounded = 2 if self._is_constant(node.parts[1]) and not _BUILTIN.search(left) else 5
+            yield f"`{own}` is `{own} * {right}`", f"({left}) / ({right}) * ({right})", rounded
             is_count = node.parts[1].kind != "number" and not _BUILTIN.search(left)
             yield f"`{own}` is rounded up", f"(({left}) + ({right}) - 1) / ({right})", 2 if is_count else 3
         if is_whole and sign not in _COMPARING and all(part.kind in ("name", "number") for part in node.parts):
@@ -524,6 +570,8 @@ class Expressions(ABC):
                 self._pairs(parts, is_kept=self._takes_places(node))
             self._without_call(node)
             self._other_function(node)
+            if not self._takes_places(node):
+                self._negated(node)
         for part in parts:
             if re.match(r"(?:reinterpret|const)_cast<", node.sign) or (
                 part.kind != "name" and self._takes_places(node) and part.kind in ("index", "member")
@@ -539,6 +587,13 @@ class Expressions(ABC):
                 self.root_value(part)
             else:
                 self.node(part)
+
+    def _negated(self, node: Node) -> None:
+        """The negative of a packed number that a function is given."""
+        for part in node.parts if "cast" not in node.sign else ():
+            own = found_in(part.scope, part.sign) if part.kind == "name" else None
+            if own is not None and not own.dims and own.type in _NEGATED:
+                self._wrap(part, [(f"`{own.name}` is `-{own.name}`", _NEGATED[own.type].format(own.name), 4)])
 
     def _takes_places(self, node: Node) -> bool:
         """Whether a function of the file may change what it is given."""
@@ -567,7 +622,7 @@ class Expressions(ABC):
             self._wrap(node, [(f"`{node.sign}` is `{other}`", f"{other}({given})", 1) for other in similar])
 
     def _list(self, node: Node, *, is_set: bool) -> None:
-        if len(node.parts) == FRAGMENT and len({_base(part) for part in node.parts if part.kind == "index"}) == 1:
+        if len(node.parts) == REGISTERS and len({_base(part) for part in node.parts if part.kind == "index"}) == 1:
             second, third = node.parts[1:3]  # the registers that are 8 rows further, and 8 columns
             self._exchange(second, third, 0)
         self._pairs(node.parts)
@@ -599,13 +654,23 @@ class Expressions(ABC):
         for first, second in pairwise(chain[1:]):
             if "whole" == self.type_of(first, node.scope) == self.type_of(second, node.scope):
                 self._exchange(first, second, 1)
+        own = found_in(node.scope, chain[0].sign) if chain[0].kind == "name" else None
+        extents = re.findall(r"\[([^\]]*)\]", own.dims) if own is not None else []
         for place, part in enumerate(chain[1:], 1):
+            if part.kind == "name" and extents[place - 1 : place] == [str(REGISTERS)]:
+                self._wrap(part, [*of_register(part.sign, self._rank_of_register(part))])
             if part.kind != "number":
                 self._permuted(part, chain[place - 1] if place > 1 else None)
             was, self.is_index = self.is_index, True
             self.root_value(part)
             self.is_index = was
         self.node(chain[0], is_set=True)
+
+    def _rank_of_register(self, node: Node) -> int:
+        """Where the lines around make row and column of a register's number, one of these is at fault more often."""
+        line, starts = self.writer.line_at(node.begin), self.writer.starts
+        around = self.plain[starts[max(line - 5, 0)] : starts[min(line + 1, len(starts) - 1)]]
+        return 3 if all(re.search(rf"\b{node.sign} {sign} 2\b", around) for sign in "/%") else 1
 
     def _permuted(self, node: Node, row: Node | None) -> None:
         """The same column at the place where the file permutes others: by a function of row and column, or ``^``."""

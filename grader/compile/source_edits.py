@@ -21,12 +21,17 @@ from grader.compile.expression_edits import (
     kind_of,
     shortened,
 )
+from grader.compile.lane_edits import all_lanes, all_members, of_two_rows
 from grader.compile.source_tree import ASSIGNING, Closure, Node, Statement, Tree, trees_of
 
+MOST_FACTORS = 4  # elements that what is added to a sum is multiplied by
 MOST_JOINT = 4  # in the place of a name that is replaced more than once
 FARTHEST = 4  # statements over which one may move
 BESIDE = 4  # lines over which a name is replaced in two expressions at once
 _BOUND = re.compile(r"\bfor\s*\([^;]*;[^;<]*<\s*(\w+)\s*;")
+_STEPS = re.compile(r"\bfor\s*\([^;]*?\b(\w+)\s*=[^;]*;[^;]*;\s*(?:\1\s*\+=\s*([^;{}]+?)|\+\+\1|\1\+\+)\)\s*[^)]")
+_JUMPS = re.compile(r"\{?\s*(?:return|continue|break);\s*\}?$")
+_ELEMENT = re.compile(r"\b([A-Za-z_]\w*)\[([^\[\]]+)\]")
 _OTHER_ASSIGNING = {"=": ("+=",), "+=": ("=", "-="), "-=": ("+=",), "*=": ("=", "+="), "/=": ("*=",), "|=": ("=",)}
 
 
@@ -69,6 +74,12 @@ class _Statements(Expressions):
             self._reset(one)
         if one.kind == "simple":
             self._simple(one)
+        if one.kind == "if" and len(one.parts) == 1 and _JUMPS.match(self.of(one.parts[0])):
+            self._instead(one, [(f"`{shortened(self.of(one))}` is left out", ";", 1)])
+            if one.nodes[0].kind == "binary" and one.nodes[0].sign == "||":
+                own, sides = shortened(self.of(one.nodes[0])), [*map(self.of, one.nodes[0].parts)]
+                ways = [(f"`{own}` is `{shortened(side)}` alone", side, 1) for side in sides]
+                self._wrap(one.nodes[0], ways, cast=False)
         self.is_head = one.kind == "loop"
         self.rounds = frozenset(_BOUND.findall(" ".join(map(self.of, one.parts)))) if self.is_head else frozenset()
         for node in one.nodes:
@@ -78,8 +89,11 @@ class _Statements(Expressions):
                 self._shifted(node)
             self.root(node, is_condition=one.kind == "if")
         self.is_head = False
+        counter = _STEPS.match(f"{self.of(one)} ") if one.kind == "loop" else None
+        self.counters += [(counter[1], (counter[2] or "").strip())] if counter else []
         for part in one.parts:
             self.statement(part)
+        del self.counters[len(self.counters) - bool(counter) :]
 
     def _shifted(self, node: Node) -> None:
         """A pointer that lacks a term."""
@@ -103,11 +117,45 @@ class _Statements(Expressions):
                     alternatives.append((f"`{node.sign}` is `{sign}`", f"{left} {sign} {right};", 5))
             if node.sign == "=":
                 alternatives += [*self._joined(node)]
+            if node.sign == "+=" and self.type_of(node.parts[0], one.scope) == "floating":
+                alternatives += [*self._all_of_vector(node)]
+                self._weighed(node.parts[1])
             if node.sign == "=" and node.parts[1].kind in ("name", "index", "member"):
                 self._rescaled(one, left, right)
         if not re.search(r"sync|fence|barrier|commit|wait|arrive|cp_async", own):
             alternatives.append((f"`{shortened(own)}` is left out", ";", 2))
         self._instead(one, alternatives)
+
+    def _all_of_vector(self, node: Node) -> Iterator[tuple[str, str, int]]:
+        """All elements of a vector are added, where one is."""
+        target, value = map(self.of, node.parts)
+        if self.counters and self.counters[-1][1] not in ("", "1"):
+            yield from all_lanes(target, value, *self.counters[-1])
+        for vector in dict.fromkeys(re.findall(r"\b(\w+)\.x\b", value)):
+            own = found_in(node.scope, vector)
+            if own is not None and not own.dims and (size := re.fullmatch(r"float([234])", own.type)):
+                yield from all_members(target, value, "xyzw"[: int(size[1])])
+                return
+
+    def _weighed(self, node: Node) -> None:
+        """What is added to a sum is multiplied by an element that the function has of another array."""
+        own, names = self.of(node), {*WORD.findall(self.of(node))}
+        known = {each.name for each in node.scope or ()}
+        body, first = self.plain, self.tree.body.begin
+        found = sorted(
+            _ELEMENT.finditer(body, first, self.tree.body.end), key=lambda one: abs(one.start() - node.begin)
+        )
+        elements = dict.fromkeys(
+            one[0] for one in found if one[1] not in names and {*WORD.findall(one[0])} <= known and "[" not in one[2]
+        )
+        typed = [each for each in elements if self._is_floating_element(each.partition("[")[0], node)]
+        ways = [(f"`{shortened(own)}` is `{shortened(f'{own} * {each}')}`", f"({own}) * {each}", 3) for each in typed]
+        self._wrap(node, ways[:MOST_FACTORS])
+
+    @staticmethod
+    def _is_floating_element(name: str, node: Node) -> bool:
+        own = found_in(node.scope, name)
+        return own is not None and own.dims.count("[") + own.type.count("*") == 1 and "float" in own.type
 
     def _joined(self, node: Node) -> Iterator[tuple[str, str, int]]:
         """What was there is joined with what is assigned, by a function of two that the file has."""
@@ -233,6 +281,7 @@ class _Statements(Expressions):
         for place, (root, names) in enumerate(roots):
             self._joint(root, names)
             self._signs(root, root)
+            self._rounded(roots, place)
             line, met = self.writer.line_at(root.end), set[str]()
             for other, more in roots[place + 1 : place + 1 + BESIDE]:
                 if self.writer.line_at(other.begin) > line + BESIDE:
@@ -240,7 +289,53 @@ class _Statements(Expressions):
                 common = {each.sign for each in names} & {each.sign for each in more} - met
                 self._joint(root, [each for each in (*names, *more) if each.sign in common], other)
                 self._signs(root, other)
+                self._rows(root, other)
                 met |= common
+
+    def _rounded(self, roots: Sequence[tuple[Node, list[Node]]], place: int) -> None:
+        """The quotients of a run of lines are all rounded up."""
+        own = [*self._quotients(roots[place][0])]
+        if not own or (place and [*self._quotients(roots[place - 1][0])]):
+            return
+        run = [own[0]]
+        for root, _ in roots[place + 1 :]:
+            found = [*self._quotients(root)]
+            if not found or self.writer.line_at(root.begin) > self.writer.line_at(run[-1].begin) + BESIDE:
+                break
+            run += found[:1]
+        lines = [self.writer.line_at(node.begin) for node in run]
+        if len(run) < 2 or lines[0] == lines[-1] or not self._may_edit(run):
+            return
+        number = self.writer.new(run[0].begin, f"the quotients of lines {lines[0]} to {lines[-1]} are rounded up", 1)
+        for node in run if number else ():
+            left, right = map(self.of, node.parts)
+            kind = f"(kata_t<decltype({self.of(node)})>)"
+            self._around(node, f"({VARIABLE}=={number}u?{kind}((({left})+({right})-1)/({right})):", ")")
+
+    def _quotients(self, root: Node) -> Iterator[Node]:
+        """The root, where it is a quotient of sizes."""
+        is_quotient = root.kind == "binary" and root.sign == "/" and root.parts[1].kind == "name"
+        if is_quotient and all(self.type_of(part, root.scope) == "whole" for part in root.parts):
+            yield root
+
+    def _rows(self, root: Node, other: Node) -> None:
+        """Two numbers, of a row and of the one 8 below, go to the sums two and two."""
+        one, two = self.of(root), self.of(other)
+        counter = next((name for name in re.findall(r"\[(\w+)\]", one) if f"[{name} + 1]" in two), "")
+        if "mma" not in self.text or not counter:
+            return
+        for first in _named(root):
+            for second in _named(other):
+                own, next_ = found_in(first.scope, first.sign), found_in(second.scope, second.sign)
+                if own is None or next_ is None or own == next_ or {kind_of(own), kind_of(next_)} != {"floating"}:
+                    continue
+                if not self._may_edit((first, second)):
+                    continue
+                which = of_two_rows(own.name, next_.name, counter)
+                words = f"`{own.name}` here and `{next_.name}` on line {self.writer.line_at(second.begin)} are"
+                number = self.writer.new(first.begin, f"{words} both `{which[1:-1]}`", 1)
+                for node in (first, second) if number else ():
+                    self._around(node, f"({VARIABLE}=={number}u?{which}:", ")")
 
     def _names(self, node: Node) -> Iterator[Node]:
         """The variables in an expression that are whole numbers and not set there."""
@@ -294,7 +389,9 @@ class _Statements(Expressions):
             for two in _of_signs(other, ("/", "%")):
                 same = [*map(self.of, one.parts)] == [*map(self.of, two.parts)]
                 if same and one.sign != two.sign and one.begin < two.begin:
-                    self._exchange(one, two, 1)
+                    lines = [self.writer.line_at(each.begin) for each in (one, two)]
+                    words = f"`{self.of(one)}` and `{self.of(two)}` of line {lines[1]} are exchanged"
+                    self._exchange(one, two, 1, words if lines[0] != lines[1] else "")
 
 
 def _similar(name: str, other: str, third: str) -> str:
@@ -328,6 +425,13 @@ def _closures(node: Node) -> Iterator[Statement]:
         yield node.body
     for part in node.parts:
         yield from _closures(part)
+
+
+def _named(node: Node) -> Iterator[Node]:
+    if node.kind == "name":
+        yield node
+    for part in node.parts:
+        yield from _named(part)
 
 
 def _of_signs(node: Node, signs: Collection[str]) -> Iterator[Node]:

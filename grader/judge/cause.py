@@ -28,6 +28,7 @@ from grader.verdict import Clue, Kind, Mismatch, Verdict
 
 _IN_FLIGHT = re.compile(r"\bleaves (\d+) groups? in flight")  # in a repair
 WRITTEN = "written "  # what a note of the simulator begins with, of the elements of an array
+ITSELF = " itself"  # a formula that only says that nothing is done, not why
 PROPOSED = ": cp.async.wait_group"  # what a note of the simulator goes on with, of the wait alone
 # Findings whose line may be another than the one at fault.
 REPAIRED = (Kind.LAUNCH_FAILED, Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)
@@ -64,7 +65,7 @@ def with_cause(search: Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         verdict = replace(verdict, pattern=_without_last(lab, richest, pattern))
     program = search.sandbox.program
     found = [*clues, *of_unset(program)]
-    if not any(clue.about in ("formula", "unset") for clue in found):
+    if not any(clue.about == "unset" or (clue.about == "formula" and ITSELF not in clue.text) for clue in found):
         found += repair(lab, richest, program, search.compiler)
         if any(clue.about == "repair" for clue in found):  # which says more than what the answers look like
             found = [replace(clue, text=clue.text.removesuffix(f": {NOT_RESCALED}")) for clue in found]

@@ -93,7 +93,7 @@ def launcher_changes(
     yield from _maps(code, own, call)
     yield from of_launches(_sizes, _axes, _blocks)
     yield from _of_runtime(code, own, call)
-    yield from _zeros(call)
+    yield from _zeros(code, call)
     yield from of_launches(_pairs, _factors, _scales)
 
 
@@ -386,7 +386,8 @@ def _of_runtime(code: Code, own: Collection[int], call: Call) -> Iterator[Launch
             continue
         for size in SIZEOF:
             change = (HostChange(function, BYTES, MULTIPLY, size),)
-            yield LauncherChange(line, f"{function} is about {size} times as many bytes", _with(change))
+            words = f"{function} is about {size} times as many bytes{_part_of(code, function, call, size)}"
+            yield LauncherChange(line, words, _with(change))
         for text, count in _sizes_of(call).items():
             for size in SIZEOF:
                 words = f"{function} is about {text} elements of {size} bytes"
@@ -394,6 +395,18 @@ def _of_runtime(code: Code, own: Collection[int], call: Call) -> Iterator[Launch
         for size in sorted(SIZEOF):
             change = (HostChange(function, BYTES, ADD, size),)
             yield LauncherChange(line, f"{function} is about {size} more bytes", _with(change))
+
+
+def _part_of(code: Code, function: str, call: Call, times: int) -> str:
+    """How many bytes of a buffer a call sets, as far as its argument is a size: all would be so many times as many."""
+    found = re.search(rf"\b{function}\s*\(", code.text)
+    if found is None or not function.startswith("cudaMemset"):
+        return ""
+    arguments = split(code.text[found.end() : code.closing(found.end() - 1)])
+    target, size = (arguments[0].strip(), arguments[2].strip()) if len(arguments) > 2 else ("", "")
+    bytes_ = next((len(each.data) for each in call.buffers if each.name == target), 0)
+    known = _integers(call).get(size, 0)
+    return f": `{size}` is {known} of the {bytes_} bytes of {target}" if known and known * times == bytes_ else ""
 
 
 def _with(change: tuple[HostChange, ...]) -> Callable[[Call], Call]:
@@ -430,11 +443,14 @@ def _maps(code: Code, own: Collection[int], call: Call) -> Iterator[LauncherChan
                 yield LauncherChange(line, f"{name} has {text} {noun}", _sized(MAPS, MAP * nth + axis, size))
 
 
-def _zeros(call: Call) -> Iterator[LauncherChange]:
-    """An output that is 0 before the first kernel."""
+def _zeros(code: Code, call: Call) -> Iterator[LauncherChange]:
+    """An output that is 0 before the first kernel. Where a line does that in part, what it lacks is another change."""
+    launch = next((match.start() for match in re.finditer(r"<<<|\bcudaLaunch", code.text)), len(code.text))
     for buffer in call.buffers:
-        if buffer.role == "out":
-            words = f"{buffer.name} is set to 0 before the first kernel, which no line of the file does"
+        sets = [match.start() for match in re.finditer(rf"\bcudaMemset\w*\s*\(\s*{buffer.name}\b", code.text)]
+        if buffer.role == "out" and not any(place < launch for place in sets):
+            words = f"{buffer.name} is set to 0 before the first kernel, which "
+            words += f"line {code.line_at(sets[0])} does later" if sets else "no line of the file does"
             yield LauncherChange(None, words, lambda call, name=buffer.name: _with_zeros(call, name))  # type: ignore[misc]
 
 

@@ -14,6 +14,8 @@ _RESULT = re.compile(r"\bwhat line (\d+) (?:computes|reads)\b")
 _BEFORE = re.compile(r"\bbefore line (\d+)\b")
 _CONSTANT = re.compile(r"\bis (\d+) in(?= place of \d)")
 _REPLACED = re.compile(r"\bthe constant is -?\d+ in place of -?(\d+)(?![.\d])")
+_ROUNDS = re.compile(r"\bchanges once in (\d+) rounds")
+_PARITY = re.compile(r"(?<![*/%] )(?<![\w.\])>])\b([A-Za-z_]\w*) % 2\b")
 _EDGE = re.compile(r"\bthe comparison(?: with (-?\d+))? gives the opposite where both sides are equal")
 _TURNED = re.compile(r"\bthe comparison(?: with (-?\d+))? is the other way round")
 _ORDER = re.compile(r"(?<![<>=!\-])(<=|>=|<|>)(?![<>=])")
@@ -40,6 +42,7 @@ class Names:
         words = _RESULT.sub(lambda found: self._result(found, line), words)
         words = _BEFORE.sub(lambda found: f"before line {self.statement(int(found[1]))}", words)
         words = _CONSTANT.sub(self._constant, words)
+        words = _ROUNDS.sub(lambda found: self._parity(found, line), words)
         words = words.replace("a number that it uses is ", "it uses ")
         if not re.search(
             r"\*|<<", _POINTER.sub("", _TEMPLATE.sub("reinterpret_cast", self._line(line)))
@@ -88,9 +91,12 @@ class Names:
         return f"the parameters `{names[0]}` and `{names[1]}`" if all(names) else found[0]
 
     def _result(self, found: re.Match[str], line: int) -> str:
-        """The variable that the other line sets, if it sets one alone."""
+        """The variable that the other line sets, if it sets one alone; what a function is given, as its parameter."""
         other = int(found[1])
-        names = _set_by(self._line(other))
+        names, function = _set_by(self._line(other)), self.code.function_at(line)
+        if len(names) != 1 and function is not None and function != self.code.function_at(other):
+            given = [each.name for each in function.parameters]
+            return f"`{given[0]}`" if len(given) == 1 and not function.is_kernel else found[0]
         if len(names) != 1:
             return found[0]
         return f"`{names.pop()}`" if other == line else f"`{names.pop()}` (line {other})"
@@ -98,6 +104,15 @@ class Names:
     def _constant(self, found: re.Match[str]) -> str:
         names = [name for name, value in self.constants.items() if value == int(found[1])]
         return f"is {found[1]} (`{names[0]}`) in" if len(names) == 1 else found[0]
+
+    def _parity(self, found: re.Match[str], line: int) -> str:
+        """What the line's remainder becomes, if it has one alone."""
+        counters = _PARITY.findall(self._line(line))
+        if len(counters) != 1 or self._line(line).count("%") != 1:
+            return found[0]
+        names = [name for name, value in self.every_constant.items() if value == int(found[1])]
+        by = names[0] if len(names) == 1 else found[1]
+        return f"{found[0]}: `{counters[0]} / {by} % 2`, not `{counters[0]} % 2`"
 
     def _comparison(self, line: int, said: re.Match[str], others: Mapping[str, str], otherwise: str) -> str:
         """The comparison of a line that has one, as the file must write it. With a number that the line lacks nvcc

@@ -33,6 +33,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from grader.compile.changes import (
+    ALL_WAITS,
     EDGE_WORDS,
     KINDS,
     MORE_KINDS,
@@ -131,6 +132,8 @@ _ALWAYS = re.compile(r"`([^`]+)` holds always")
 _VAGUE = re.compile(r"\bits (?:product|sum|difference) is its (?:first|second) part alone|\bthe comparison is another")
 _COMPARED = re.compile(r"\bsetp\.\S+ %p\d+(?:\|%p\d+)?, (%\w+), (%\w+);")
 _LEAVING = re.compile(r"^\s*if\s*\(.*\)\s*(?:return|continue|break);\s*(?://.*)?$")
+# A product whose sums are read while it is in flight, and the line that calls its wrapper.
+_EARLY = re.compile(r"accumulator of the wgmma on line \d+ \(called on line (\d+)\) before wgmma\.wait_group")
 _VALUE = re.compile(r"(`[^`]+`) is `")
 _QUOTIENT = re.compile(r"(?<![\w.])(\d+) ?/ ?(\d+)(?![\w.])")
 _WHOLE = re.compile(r"\bconstexpr\s+(?:unsigned|u?int\w*)\s+(\w+)\s*=")
@@ -406,12 +409,12 @@ def repair(
     """At most one clue; none where changes on more than LINES lines do, or the file is too large to try.
 
     First what the launcher gives the CUDA runtime is changed, then the PTX that runs, then the one that is close to the
-    source, where that fails, too; at last two places of either. ``kind`` says how the file fails. What the
-    lines of a finding get their numbers from is changed first.
+    source, where that fails, too; at last two places of either. ``kind`` says how the file fails. What the lines of a
+    finding get their numbers from is changed first.
     """
     if program is None or program.device != "sim" or program.ptx.stat().st_size > LARGEST:
         return
-    cases = _cases(lab, failed)
+    cases, few = _cases(lab, failed), FEWEST if finding is not None else 0
     elements = sum(tensor.elements(dict(key.sizes)) for key in cases for tensor in lab.spec.outputs)
     if len(cases) < LEAST_CASES or elements < ELEMENTS:
         return
@@ -427,12 +430,12 @@ def repair(
         trial = Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind, source=source)
         if not trial.is_wrong(cases[0]):
             return
+        cases += islice(_failing(trial, cases), max(few - len(cases), 0))
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
         files = _Files(trial, source)
         if compiler is not None and not found and kind is not Kind.LAUNCH_FAILED:
-            # nvcc runs while changes of the other code are tried.
+            lines = own - _missed(trial, finding)  # nvcc runs while changes of the other code are tried
             files.coming = beside.submit(compiler.source_like, _folder(folder, "close"))
-            lines = own - _missed(trial, finding)
             files.edited = partial(compiler.edited, _folder(folder, "edited"), lines, trial.doubts)
         yield from _clue(files, found, cases, own, finding)
 
@@ -540,17 +543,17 @@ def _of_kernels(
 ) -> tuple[list[Change], list[Change]]:
     """The changes of kernels that make all right, each alone, else two that must come together.
 
-    ``is_found``: one of the launcher does already, so nothing is compiled.
+    ``is_found``: one of the launcher does already, so nothing is compiled. To wait for everything comes last.
     """
     trial, failed, near = files.trial, cases[0], _lines_of(finding) if finding is not None else ()
     if trial.kind in OF_ORDER and not is_found:
-        if found := _found(trial, cases, own, (OF_CALLS,), near):
+        waits = _between(finding) & {*own}
+        if found := _found(trial, cases, own, (OF_CALLS,), near) or _found(trial, cases, waits, (ALL_WAITS,), near):
             return found, []
         close = files.close_that_fails(failed, near)
         for whole in (close, trial) if close is not None else (trial,):
             if found := _found_whole(whole, cases, files.source, own, finding):
                 return found, []
-        # To wait for everything takes away what other mistakes do, too.
         found = _found(trial, cases, own, (KINDS,), near) or _found(trial, cases, own, (WAITS,), near)
         if found := found or _found_valued(trial, cases, files.source, own):
             return _as_written(files, found, cases, near), []
@@ -651,18 +654,19 @@ def _found_whole(
     left, trial.seconds = trial.seconds, WHOLE_SECONDS
     found = [*islice(_right_ones(trial, changes, cases), 1)]  # a barrier is often right in several places
     if found and found[0].loops:
-        further_out = [*_further_out(found[0], changes, Code(source))]
+        further_out = [*_further_out(found[0], changes, Code(source), near)]
         found = [*islice(_right_ones(trial, further_out, cases), 1)] or found
     trial.seconds = left - (WHOLE_SECONDS - trial.seconds) / 2  # more than half of it is rarely used
     return found
 
 
-def _further_out(first: Change, changes: Sequence[Change], code: Code) -> Iterator[Change]:
-    """Those that add the same as the ``first`` in the same function, in fewer loops; the outermost before others."""
+def _further_out(first: Change, changes: Sequence[Change], code: Code, near: Collection[int]) -> Iterator[Change]:
+    """Those that add the same as the ``first`` in the same function, or on the lines of the finding, which call it, in
+    fewer loops; the outermost before others."""
     noun, function = first.words.partition(" stands ")[0], code.function_at(first.line)
     for each in sorted(changes, key=lambda change: change.loops):
-        same = each.words.partition(" stands ")[0] == noun and code.function_at(each.line) == function
-        if each.loops < first.loops and same:
+        is_same = code.function_at(each.line) == function or each.line in near
+        if each.loops < first.loops and each.words.partition(" stands ")[0] == noun and is_same:
             yield each
 
 
@@ -682,6 +686,14 @@ def _found_valued(trial: Trial, cases: Sequence[CaseKey], source: str, own: Coll
     changes += scaled_of(trial.text, trial.name, unknown)
     changes += exchanged_of(trial.text, trial.name, own)
     return [*islice(_right_ones(trial, changes, cases), 1)]
+
+
+def _between(finding: Finding | None) -> frozenset[int]:
+    """The lines from a product to where its sums are read too early, in a function that does both; else none."""
+    said = _EARLY.search(finding.message) if finding is not None else None
+    if finding is None or said is None:
+        return frozenset()
+    return frozenset(range(int(said[1]), (finding.line, *finding.callers)[-1] or 0))
 
 
 def _lines_of(finding: Finding) -> tuple[int, ...]:
@@ -954,9 +966,10 @@ def _way(change: Change | LauncherChange, names: Names) -> str:
     if line is None:
         return change.words
     change = replace(change, words=_ALWAYS.sub(r"the condition `\1` is left out", change.words))
-    if re.search(rf"(^|\b(before|after|of) )line {line}\b", change.words):  # which says where it is
+    if re.search(rf"(^|\b(before|after|of) )lines? {line}\b", change.words):  # which says where it is
         return names.named(change.words, line)
-    return f"on line {line} {names.named(change.words, line)}"
+    then = f", which gives `{change.then}`" if isinstance(change, Change) and change.then else ""
+    return f"on line {line} {names.named(change.words, line)}{then}"
 
 
 def _specific(change: Change | LauncherChange, found: Sequence[Change | LauncherChange]) -> Change | LauncherChange:
@@ -964,7 +977,7 @@ def _specific(change: Change | LauncherChange, found: Sequence[Change | Launcher
     if not isinstance(change, Change) or (said := _VALUE.match(change.words)) is None:
         return change
     others = {each.words for each in found if each.line == change.line and each.words.startswith(f"{said[1]} is `")}
-    return replace(change, words=f"{said[1]} has another value") if len(others) >= MANY_VALUES else change
+    return replace(change, words=f"{said[1]} has another value", then="") if len(others) >= MANY_VALUES else change
 
 
 def _words(found: Sequence[Change | LauncherChange], cases: int, joined: str, names: Names) -> str:

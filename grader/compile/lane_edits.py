@@ -1,0 +1,64 @@
+"""A part of an expression -> others for it where a lane's registers, or the elements of a vector, are gone over in the
+wrong way: a quotient for a remainder, two registers of an operand exchanged, the upper of two rows alone.
+
+Each is words, text and rank, as the edits of expressions are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+Way = tuple[str, str, int]
+POWERS = (2, 4, 8, 16, 32)
+LIKELY_POWERS = (2, 4, 8)  # lanes or registers that have something in common
+WARP = 32
+REGISTERS = 4  # of an operand of mma, or of a tile of its sums
+_MEMBER = re.compile(r"\b(\w+)\.x\b")
+_TOO_MANY = 3  # vectors in one product
+
+
+def of_quotient(left: str, sign: str, right: str) -> Iterator[Way]:
+    """``lane_id % 8`` is ``lane_id / 4``: lanes that have a row in common follow each other, or are a stride apart."""
+    own, other = f"{left} {sign} {right}", "/" if sign == "%" else "%"
+    for by in POWERS:
+        fits = not right.isdigit() or int(right) * by == WARP  # as many rows as there are lanes of one
+        rank = 1 if fits and by in LIKELY_POWERS else 2 if by in LIKELY_POWERS else 4
+        yield f"`{own}` is `{left} {other} {by}`", f"({left}) {other} {by}", rank
+
+
+def of_register(name: str, rank: int) -> Iterator[Way]:
+    """The place of one of four registers: the second and the third exchanged, or two and two."""
+    yield f"`{name}` is `{name} % 2 * 2 + {name} / 2`", f"({name}) % 2 * 2 + ({name}) / 2", rank
+    for by in (1, 2):
+        yield f"`{name}` is `{name} ^ {by}`", f"({name}) ^ {by}", 3
+
+
+def of_row(row: str, counter: str) -> Iterator[Way]:
+    """A lane's sums are those of a row and of the one 8 below, two and two."""
+    term = f"{counter} / 2 % 2 * 8"
+    yield f"`{row}` is `{row} + {term}`", f"({row}) + ({term})", 1
+
+
+def all_lanes(target: str, value: str, counter: str, step: str) -> Iterator[Way]:
+    """What is added of one element is added of each that a step of the loop goes over."""
+    every = re.sub(rf"\[{counter}\]", f"[{counter} + kata_j]", value)
+    if every != value and not re.search(rf"\b{counter}\b(?! \+ kata_j\])", every):
+        words = f"`{target} += ...` adds the elements from `{counter}` to `{counter} + {step} - 1`, not the first alone"
+        yield words, f"for(int kata_j=0;kata_j<int({step});++kata_j){{{target}+={every};}}", 1
+
+
+def all_members(target: str, value: str, members: str) -> Iterator[Way]:
+    """What is added of a vector's ``.x`` is added of its other members, too."""
+    vectors = {*_MEMBER.findall(value)}
+    if not vectors or len(vectors) > _TOO_MANY or re.search(r"\.[yzw]\b", value):
+        return
+    terms = [_MEMBER.sub(lambda found, each=each: f"{found[1]}.{each}", value) for each in members]  # type: ignore[misc]
+    every = "".join(f"{target}+={term};" for term in terms)
+    others = ", ".join(f"`.{each}`" for each in members[1:])
+    yield f"`{target} += ...` adds what {others} have, too", f"{{{every}}}", 3
+
+
+def of_two_rows(first: str, second: str, counter: str) -> str:
+    """Which of two numbers, of a row and of the one 8 below, belongs to a sum."""
+    return f"({counter} / 2 % 2 == 0 ? {first} : {second})"
