@@ -120,7 +120,7 @@ def _choices(code: Code, kernel: str) -> Iterator[_Choice]:
     for host in hosts:
         body = _body(code, host)
         for name, function in [(kernel, None), *((each.name, each) for each in through)]:
-            one = rf"\b{name}\s*<([^;(){{}}?:]*)>"
+            one = rf"\b{name}\s*<((?:[^;(){{}}?:<>]|<[^;(){{}}?:<>]*>)*)>"
             for pattern in (_TERNARY, _BRANCHES):
                 for found in re.finditer(pattern.format(one=one), body):
                     kernels = [_instance(code, kernel, function, found[place]) for place in (2, 3)]

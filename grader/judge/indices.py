@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from grader.compile.nvcc_log import SOURCE
@@ -17,6 +18,7 @@ from grader.content.expressions import (
     INT,
     UNSIGNED,
     Number,
+    Tree,
     Type,
     Unknown,
     converted,
@@ -28,6 +30,7 @@ from grader.content.expressions import (
 from grader.content.functions import Code, Definition, Function, split
 from grader.devices import Call, Finding
 from grader.devices.counters import Launched
+from grader.judge.guards import bounds, of_guard
 from grader.verdict import Clue, Kind
 
 KINDS = (Kind.OUT_OF_BOUNDS, Kind.RACE, Kind.UNINITIALISED, Kind.MISALIGNED)
@@ -46,7 +49,12 @@ def of_finding(text: str, finding: Finding, launched: Sequence[Launched], call: 
         return []
     code = Code(text)
     frame = _frame_of(code, finding, launched, call)
-    return [] if frame is None else [*_clues(frame, finding)]
+    if frame is None or not _agrees(frame, _line_of(frame), finding):
+        return []
+    more = [*of_guard(frame, finding)]
+    with suppress(Unknown):
+        more += _of_two_lanes(frame, finding, launched, call)
+    return [*[*_clues(frame)][-SHOWN + len(more) :], *more]
 
 
 def of_launch(text: str, finding: Finding, launched: Sequence[Launched], call: Call) -> list[Clue]:
@@ -108,13 +116,13 @@ def _last_set(code: Code, function: Function, name: str, place: int) -> tuple[st
     return " ".join(sets[-1][1].split()), at
 
 
-def _zeros(frame: _Frame, grid: str, place: int) -> Iterator[Clue]:
+def _zeros(frame: Frame, grid: str, place: int) -> Iterator[Clue]:
     """The quotients that are 0 among the variables of a grid, or the grid itself."""
     names, host = _names(grid), frame.function
     for name in [*names]:
         dim3 = re.compile(rf"\bdim3\s+{name}\s*[({{](.*?)[)}}]\s*;", re.DOTALL)
         names += [each for found in dim3.finditer(frame.code.text, host.begin, host.end) for each in _names(found[1])]
-    for each in _definitions(frame, iter(names)):
+    for each in frame.definitions(iter(names)):
         words, line = _said(frame, each.name, each)
         if words.endswith(f"{each.text} = 0") and "/" in each.text:
             yield Clue("index", f"{words}, on line {line}", line)
@@ -123,7 +131,7 @@ def _zeros(frame: _Frame, grid: str, place: int) -> Iterator[Clue]:
         yield Clue("index", f"the grid is {grid.strip()} = 0, on line {line}", line)
 
 
-def _is_0(frame: _Frame, text: str) -> bool:
+def _is_0(frame: Frame, text: str) -> bool:
     try:
         return frame.value(text).value == 0
     except Unknown:
@@ -131,13 +139,13 @@ def _is_0(frame: _Frame, text: str) -> bool:
 
 
 @dataclass
-class _Frame:
+class Frame:
     """A place in a function that runs: who called it with which arguments, and the values of built-in variables."""
 
     code: Code
     function: Function
     place: int
-    caller: _Frame | None = None
+    caller: Frame | None = None
     arguments: Sequence[str] = ()  # in the caller
     templates: Sequence[str] = ()  # in the caller, or values
     builtins: Mapping[str, Number] = field(default_factory=dict)
@@ -146,13 +154,16 @@ class _Frame:
     solved: dict[int, Number] = field(default_factory=dict)  # variables of loops, by the place of their definition
     depth: int = 0
 
-    def at(self, place: int) -> _Frame:
+    def at(self, place: int) -> Frame:
         if self.depth > DEEPEST:
             raise Unknown
         return replace(self, place=place, depth=self.depth + 1)
 
     def value(self, text: str) -> Number:
-        return evaluate(parse(text), self.name, self.called)
+        return self.of_tree(parse(text))
+
+    def of_tree(self, tree: Tree) -> Number:
+        return evaluate(tree, self.name, self.called)
 
     def name(self, name: str) -> Number:
         if name in self.builtins:
@@ -214,7 +225,24 @@ class _Frame:
         }
         if body is None or len(values) < len(given):
             raise Unknown
-        return _Frame(self.code, found[0], found[0].end, given=values, depth=self.depth + 1).value(body[1])
+        return Frame(self.code, found[0], found[0].end, given=values, depth=self.depth + 1).value(body[1])
+
+    def definitions(self, names: Iterator[str]) -> list[Definition]:
+        """What the names are made of, without what the file or a number alone defines; each once, in their order."""
+        found: dict[int, Definition] = {}
+        waiting = [(name, self.place) for name in names]
+        while waiting:
+            name, place = waiting.pop()
+            definition = self.code.visible(self.function, place).get(name)
+            if definition is None or definition.at in found:
+                continue
+            try:
+                inner = [*names_in(parse(definition.text))]
+            except Unknown:
+                inner = []
+            found[definition.at] = definition
+            waiting += [(each, definition.at) for each in inner]
+        return sorted(found.values(), key=lambda each: each.at)
 
     def buffer(self, name: str) -> str | None:
         """The buffer that a pointer among the parameters points to the start of."""
@@ -238,7 +266,7 @@ def _unknown(name: str) -> Number:
 # -- who called whom -------------------------------------------------------------------------------------------------
 
 
-def _frame_of(code: Code, finding: Finding, launched: Sequence[Launched], call: Call) -> _Frame | None:
+def _frame_of(code: Code, finding: Finding, launched: Sequence[Launched], call: Call) -> Frame | None:
     """The place of the finding, below the kernel and its launch. None where the lines do not fit together."""
     assert finding.line is not None and finding.kernel is not None
     lines = [finding.line, *finding.callers]
@@ -259,11 +287,11 @@ def _frame_of(code: Code, finding: Finding, launched: Sequence[Launched], call: 
             return None
         templates, opening = found[0]
         frame.place = opening
-        frame = _Frame(code, inner, code.line_span(line)[1], frame, code.arguments(opening), templates, frame.builtins)
+        frame = Frame(code, inner, code.line_span(line)[1], frame, code.arguments(opening), templates, frame.builtins)
     return frame
 
 
-def _kernel_frame(code: Code, kernel: Function, finding: Finding, launched: Sequence[Launched], call: Call) -> _Frame:
+def _kernel_frame(code: Code, kernel: Function, finding: Finding, launched: Sequence[Launched], call: Call) -> Frame:
     assert finding.block is not None and finding.thread is not None and finding.kernel is not None
     values = {"blockIdx": finding.block, "threadIdx": finding.thread}
     shapes = {(item.grid, item.block) for item in launched if item.kernel == finding.kernel}
@@ -284,13 +312,13 @@ def _kernel_frame(code: Code, kernel: Function, finding: Finding, launched: Sequ
         for match in pattern.finditer(code.text, each.begin, each.end)
     ]
     if len({tuple(code.arguments(opening)) for _, opening in launches}) != 1:
-        return _Frame(code, kernel, kernel.end, None, (), templates, builtins)
+        return Frame(code, kernel, kernel.end, None, (), templates, builtins)
     host, opening = launches[0]
     caller = host_frame(code, host, opening, call, 0)
-    return _Frame(code, kernel, kernel.end, caller, code.arguments(opening), templates, builtins)
+    return Frame(code, kernel, kernel.end, caller, code.arguments(opening), templates, builtins)
 
 
-def host_frame(code: Code, host: Function, place: int, call: Call, depth: int) -> _Frame | None:
+def host_frame(code: Code, host: Function, place: int, call: Call, depth: int) -> Frame | None:
     """The launcher, or a function of the host's that it calls in one place."""
     name = call.launcher
     if host.name == name:
@@ -298,7 +326,7 @@ def host_frame(code: Code, host: Function, place: int, call: Call, depth: int) -
         pairs = zip(names[len(call.buffers) :], call.scalars, strict=False)
         given = {each: number(scalar.value) for each, scalar in pairs if isinstance(scalar.value, int)}
         buffers = dict(zip(names, (buffer.name for buffer in call.buffers), strict=False))
-        return _Frame(code, host, place, given=given, buffers=buffers)
+        return Frame(code, host, place, given=given, buffers=buffers)
     hosts = [each for each in code.functions if not each.is_kernel]
     found = [(each, item) for each in hosts for item in _calls(code, host.name, each.begin, each.end)]
     same = {(each, tuple(code.arguments(opening))) for each, (_, opening) in found}
@@ -306,7 +334,7 @@ def host_frame(code: Code, host: Function, place: int, call: Call, depth: int) -
         return None
     caller, (templates, opening) = found[0]
     templates = templates if len(found) == 1 else []  # which of them it was, is not known
-    return _Frame(
+    return Frame(
         code, host, place, host_frame(code, caller, opening, call, depth + 1), code.arguments(opening), templates
     )
 
@@ -321,26 +349,79 @@ def plain_name(kernel: str) -> str:
     return re.split(r"[<(]", kernel)[0].rpartition("::")[2]
 
 
+# -- two lanes -------------------------------------------------------------------------------------------------------
+
+_BY_TWO = re.compile(r"thread \((\d+),(\d+),(\d+)\) and thread \((\d+),(\d+),(\d+)\) write it by one instruction")
+
+
+def _of_two_lanes(frame: Frame, finding: Finding, launched: Sequence[Launched], call: Call) -> Iterator[Clue]:
+    """Of two lanes that write one place by one instruction: the variables of the line that are the same for both."""
+    found = _BY_TWO.search(finding.message)
+    if found is None or finding.kernel is None:
+        return
+    numbers = [int(each) for each in found.groups()]
+    first, other = ((numbers[i], numbers[i + 1], numbers[i + 2]) for i in (0, 3))
+    frames = [_frame_of(frame.code, replace(finding, thread=each), launched, call) for each in (first, other)]
+    while all(frames) and frames[0] and not _same(frames, _line_of(frames[0])):
+        frames = [each and each.caller for each in frames]
+        if frames[0] is None or not frames[0].builtins:
+            return
+    if frames[0] and (same := _same(frames, _line_of(frames[0]))):
+        words = ", ".join(each.name if len(each.text) > LONGEST else f"{each.name} = {each.text}" for each in same)
+        yield Clue("index", f"the same for both threads: {words}", frame.code.line_at(same[-1].at))
+
+
+def _same(frames: Sequence[Frame | None], line: str) -> list[Definition]:
+    """The variables on a line that are the same in both frames, and of the thread. Those of loops are the same where
+    the loop begins and steps alike, since both threads are at one instruction: they are taken as they begin."""
+    one, other = (each for each in frames if each is not None)
+    for frame in (one, other):
+        for loop in frame.definitions(iter(_names(line))):
+            if frame.is_changed(loop):
+                with suppress(Unknown):
+                    frame.solved[loop.at] = frame.at(loop.at).of_type(loop)
+    same = []
+    for each in one.definitions(iter(_names(line))):
+        if each.name not in _names(line) or not _is_of(each, one):
+            continue
+        try:
+            equal = one.defined(each) == other.defined(each)
+        except Unknown:
+            return []
+        if equal:
+            same.append(each)
+    return same
+
+
+def _is_of(definition: Definition, frame: Frame) -> bool:
+    """Whether the thread's number is among what it is made of."""
+    texts = [
+        definition.text,
+        *(each.text for each in frame.at(definition.at).definitions(iter(_names(definition.text)))),
+    ]
+    return any("threadIdx" in text for text in texts)
+
+
 # -- what is said ----------------------------------------------------------------------------------------------------
 
 
-def _clues(frame: _Frame, finding: Finding) -> Iterator[Clue]:
+def _line_of(frame: Frame) -> str:
+    begin, end = frame.code.line_span(frame.code.line_at(frame.place))
+    return frame.code.text[begin:end]
+
+
+def _clues(frame: Frame) -> Iterator[Clue]:
     """The variables of the innermost line that has any: a wrapper of one instruction has none."""
-    assert finding.line is not None
-    begin, end = frame.code.line_span(finding.line)
-    if not _agrees(frame, frame.code.text[begin:end], finding):
-        return
-    inner: _Frame | None = frame
+    inner: Frame | None = frame
     while inner is not None and inner.builtins:  # as far as the kernel
-        begin, end = frame.code.line_span(frame.code.line_at(inner.place))
-        said = [_said(inner, name, definition) for name, definition in _used(inner, frame.code.text[begin:end])]
+        said = [_said(inner, name, definition) for name, definition in _used(inner, _line_of(inner))]
         if found := [Clue("index", words, at) for words, at in said if words]:
-            yield from found[-SHOWN:]
+            yield from found
             return
         inner = inner.caller
 
 
-def _agrees(frame: _Frame, line: str, finding: Finding) -> bool:
+def _agrees(frame: Frame, line: str, finding: Finding) -> bool:
     """Whether the values lead to the finding's place in the buffer, where they lead to one.
 
     Where only the variable of a loop has no value, it gets the one that leads there.
@@ -348,16 +429,50 @@ def _agrees(frame: _Frame, line: str, finding: Finding) -> bool:
     if finding.buffer is None or finding.index is None:
         return True
     found = []
-    for match in re.finditer(r"(?<![\w.\])])([A-Za-z_]\w*)\s*\[", line):
-        inside = _inside(line, match.end() - 1)
-        if inside is None or frame.buffer(match[1]) != finding.buffer:
+    for name, inside in _places(frame, line):
+        if frame.buffer(name) != finding.buffer:
             continue
         try:
             found.append(frame.value(inside).value)
         except Unknown:
+            _solve_row(frame, inside, finding.index)
             _solve(frame, inside, finding.index)
             return True
     return not found or finding.index in found
+
+
+def _places(frame: Frame, line: str) -> Iterator[tuple[str, str]]:
+    """The pointers and the offsets to them of a line: ``x[i]``, ``(x + i)``; and where a pointer of the function is
+    one and an offset itself, ``const float* from = x + i;``, that and its offset."""
+    for name, inside in _touched(line):
+        if (alias := _alias(frame, name)) is None:
+            yield name, inside
+        else:
+            yield alias[0], f"({alias[1]}) + ({inside})"
+
+
+def _alias(frame: Frame, name: str) -> tuple[str, str] | None:
+    """What a pointer of the function is defined as: another one, and the offset to it."""
+    code, function = frame.code, frame.function
+    pattern = rf"\*\s*(?:const\s+|__restrict__\s+)*{re.escape(name)}\s*=\s*([A-Za-z_]\w*)\s*\+\s*([^;?]*);"
+    found = [*re.finditer(pattern, code.text[function.begin : frame.place])]
+    if len(found) != 1 or any(each.name == name for each in function.parameters):
+        return None
+    at = function.begin + found[0].end()
+    if code.is_assigned(name, at, function.end) or code.block_end(at, function.end) < frame.place:
+        return None
+    return found[0][1], " ".join(found[0][2].split())
+
+
+def _touched(line: str) -> Iterator[tuple[str, str]]:
+    """``x[i]``, ``(x + i)``, ``(x)`` of a cast and ``*x``."""
+    for match in re.finditer(r"(?<![\w.\])])([A-Za-z_]\w*)\s*\[", line):
+        if (inside := _inside(line, match.end() - 1)) is not None:
+            yield match[1], inside
+    for match in re.finditer(r"\(\s*([A-Za-z_]\w*)\s*\+((?:[^()\[\],;?]|\([^()]*\))*)\)", line):
+        yield match[1], match[2]
+    for match in re.finditer(r"(?:_cast\s*<[^;()]*\*\s*>\s*\(|(?<![\w)\]])\*)\s*([A-Za-z_]\w*)\s*[);]", line):
+        yield match[1], "0"
 
 
 def _inside(line: str, opening: int) -> str | None:
@@ -370,13 +485,39 @@ def _inside(line: str, opening: int) -> str | None:
     return None
 
 
-def _solve(frame: _Frame, text: str, index: int) -> None:
+def _solve_row(frame: Frame, text: str, index: int) -> None:
+    """Find ``row`` and ``col`` of ``row * N + col`` where a guard of the access says that col is less than N."""
+    try:
+        tree = parse(text)
+    except Unknown:
+        return
+    if tree[:2] != ("binary", "+") or tree[2][:2] != ("binary", "*"):
+        return
+    (row, width), col = tree[2][2:], tree[3]
+    row = row[2] if row[0] == "cast" else row
+    if row[0] != "name" or col[0] != "name":
+        return
+    known = frame.code.visible(frame.function, frame.place)
+    try:
+        each = frame.of_tree(width).value
+        limits = [frame.value(limit).value for name, limit in bounds(frame) if name == col[1]]
+    except Unknown:
+        return
+    places = [known.get(name) for name in (row[1], col[1])]
+    if each < 1 or index < 0 or not limits or min(limits) > each or None in places:
+        return
+    if "-" not in places[1].text:
+        for definition, value in zip(places, divmod(index, each), strict=True):
+            frame.solved.setdefault(definition.at, number(value, definition.type))
+
+
+def _solve(frame: Frame, text: str, index: int) -> None:
     """Find the value of a loop's variable for which the expression is the index, if it is linear in that one."""
     try:
         tree = parse(text)
     except Unknown:
         return
-    loops = [each for each in _definitions(frame, names_in(tree)) if frame.is_changed(each)]
+    loops = [each for each in frame.definitions(names_in(tree)) if frame.is_changed(each)]
     if len(loops) != 1:
         return
     loop = loops[0]
@@ -397,7 +538,7 @@ def _solve(frame: _Frame, text: str, index: int) -> None:
         frame.solved.pop(loop.at, None)
 
 
-def _is_reached(frame: _Frame, loop: Definition) -> bool:
+def _is_reached(frame: Frame, loop: Definition) -> bool:
     """Whether the loop takes the variable to its value. Raises Unknown where that cannot be told."""
     text, value = frame.code.text, frame.solved[loop.at].value
     start = text.rfind("for", 0, loop.at)
@@ -414,28 +555,10 @@ def _is_reached(frame: _Frame, loop: Definition) -> bool:
     return width > 0 and value >= first and (value - first) % width == 0
 
 
-def _definitions(frame: _Frame, names: Iterator[str]) -> list[Definition]:
-    """What the names are made of, without what the file or a number alone defines; each once, in their order."""
-    found: dict[int, Definition] = {}
-    waiting = [(name, frame.place) for name in names]
-    while waiting:
-        name, place = waiting.pop()
-        definition = frame.code.visible(frame.function, place).get(name)
-        if definition is None or definition.at in found:
-            continue
-        try:
-            inner = [*names_in(parse(definition.text))]
-        except Unknown:
-            inner = []
-        found[definition.at] = definition
-        waiting += [(each, definition.at) for each in inner]
-    return sorted(found.values(), key=lambda each: each.at)
-
-
-def _used(frame: _Frame, line: str) -> list[tuple[str, Definition | None]]:
+def _used(frame: Frame, line: str) -> list[tuple[str, Definition | None]]:
     """The parameters, which have no definition, and the variables that the line's values are made of."""
-    names = _names(line)
-    definitions = _definitions(frame, iter(names))
+    names = [*_names(line), *(each for _, text in _places(frame, line) for each in _names(text))]
+    definitions = frame.definitions(iter(names))
     inner = [name for each in definitions for name in _names(each.text)]
     sizes = set(_sizes(frame))
     own = [
@@ -450,15 +573,15 @@ def _names(text: str) -> list[str]:
     return [match[0] for match in _NAME.finditer(text)]
 
 
-def _sizes(frame: _Frame) -> Iterator[str]:
+def _sizes(frame: Frame) -> Iterator[str]:
     """The launcher's own scalars, which the verdict's shape has."""
-    above: _Frame | None = frame
+    above: Frame | None = frame
     while above is not None:
         yield from above.given
         above = above.caller
 
 
-def _is_of_thread(frame: _Frame, definition: Definition) -> bool:
+def _is_of_thread(frame: Frame, definition: Definition) -> bool:
     """Whether it is more than a number and the sizes."""
     if definition.at in frame.solved:
         return True
@@ -469,7 +592,7 @@ def _is_of_thread(frame: _Frame, definition: Definition) -> bool:
     return definition.text != str(value.value)
 
 
-def _said(frame: _Frame, name: str, definition: Definition | None) -> tuple[str, int | None]:
+def _said(frame: Frame, name: str, definition: Definition | None) -> tuple[str, int | None]:
     """``row = blockIdx.x * 4 + threadIdx.y = 131`` and its line; empty where it has no value."""
     try:
         if definition is None:
@@ -479,11 +602,11 @@ def _said(frame: _Frame, name: str, definition: Definition | None) -> tuple[str,
     except Unknown:
         return "", None
     line = frame.code.line_at(definition.at)
-    if definition.at in frame.solved:
+    if definition.at in frame.solved and frame.is_changed(definition):
         return f"{name} = {value} in the loop of line {line}", line
     text = f"{definition.text} = " if len(definition.text) <= LONGEST else ""
     return f"{name} = {text}{value}", line
 
 
-def _caller_line(frame: _Frame) -> int | None:
+def _caller_line(frame: Frame) -> int | None:
     return frame.code.line_at(frame.caller.place) if frame.caller else None
