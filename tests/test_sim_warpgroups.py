@@ -78,10 +78,10 @@ def test_misuse_is_found(device: SimDevice, launcher: str, wrong_seeds: range) -
 
 def test_the_wait_that_is_too_weak_is_named(device: SimDevice) -> None:
     """Its line, what it leaves in flight, and which group the product is in; where there was none, that."""
-    wait = f"(called on line {line_of(SOURCE, 'ring_wait')}), leaves the newest group in flight"
+    wait = f"the last wait, on line {line_of(SOURCE, 'ring_wait')}, leaves the newest group in flight"
     for launcher in ("ring_wait_one", "ring_one_warp_waits"):
         [found] = ring(device, launcher, 0).findings
-        assert has(found.message, "the last wait, on line", wait, "this product is in the newest one"), found
+        assert has(found.message, wait, "this product is in the newest one"), found
     said = [each.message for seed in range(8) for each in ring(device, "ring_no_wait", seed).findings]
     assert not any("newest" in each for each in said)
     assert all("no wait has come since" in each for each in said if "accumulator" in each)

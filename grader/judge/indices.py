@@ -503,12 +503,11 @@ def _solve_row(frame: Frame, text: str, index: int) -> None:
         limits = [frame.value(limit).value for name, limit in bounds(frame) if name == col[1]]
     except Unknown:
         return
-    places = [known.get(name) for name in (row[1], col[1])]
-    if each < 1 or index < 0 or not limits or min(limits) > each or None in places:
+    places = [known[name] for name in (row[1], col[1]) if name in known]
+    if each < 1 or index < 0 or not limits or min(limits) > each or len(places) < 2 or "-" in places[1].text:
         return
-    if "-" not in places[1].text:
-        for definition, value in zip(places, divmod(index, each), strict=True):
-            frame.solved.setdefault(definition.at, number(value, definition.type))
+    for definition, value in zip(places, divmod(index, each), strict=True):
+        frame.solved.setdefault(definition.at, number(value, definition.type))
 
 
 def _solve(frame: Frame, text: str, index: int) -> None:
