@@ -18,6 +18,7 @@ from grader.judge.earlier import earlier
 from grader.judge.indices import of_finding, of_launch, of_shared
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab
+from grader.judge.lanes import of_lanes
 from grader.judge.mixtures import NOT_RESCALED
 from grader.judge.pattern import without_chance, without_last
 from grader.judge.repairs import repair
@@ -63,7 +64,7 @@ def with_cause(search: Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         pattern = without_chance(verdict.pattern, dict(richest.sizes), others)
         verdict = replace(verdict, pattern=_without_last(lab, richest, pattern))
     program = search.sandbox.program
-    found = [*clues, *of_unset(program)]
+    found = [*clues, *of_lanes(lab, richest, program), *of_unset(program)]
     if not any(clue.about in ("formula", "unset") for clue in found):
         found += repair(lab, richest, program, search.compiler)
         if any(clue.about == "repair" for clue in found):  # which says more than what the answers look like

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from grader.content.expressions import Unknown
 from grader.content.functions import Code, Function, split
 from grader.devices import Call, Finding
-from grader.judge.indices import host_frame, plain_name
+from grader.judge.frame import host_frame, plain_name
 from grader.verdict import Clue, Kind
 
 MULTIPLES = 2  # of the width, at which the kernel must be right

@@ -10,15 +10,12 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from grader.content.expressions import Tree, Unknown, names_in, parse
+from grader.content.functions import Code, Function
 from grader.devices import Finding
+from grader.judge.frame import Frame
 from grader.verdict import Clue, Kind
-
-if TYPE_CHECKING:
-    from grader.content.functions import Code, Function
-    from grader.judge.indices import Frame
 
 KINDS = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED)
 SHOWN = 3  # variables of a guard

@@ -431,7 +431,8 @@ Spread access_shared_of(
         check_shared_bounds(warp, a, mask, bytes, access);
     }
     Race race;
-    if (shared.record(warp, mask, a, bytes, access, in.strong, spread, &race))
+    const bool strong = in.strong && !(in.parts && warp.launch->distrusts_volatile);
+    if (shared.record(warp, mask, a, bytes, access, strong, spread, &race))
         stop_shared_race(warp, owner, a, mask, bytes, access, race);
     int lane = 0;
     if (access != Access::write && (lane = shared.uninitialised(mask, a, bytes, spread)) >= 0 && !block.pending) {
