@@ -13,6 +13,7 @@ from grader.content.expressions import UNSIGNED, Number, Unknown, evaluate, pars
 from grader.content.functions import Code
 from grader.devices import Buffer, Call, Finding, Poison, Scalar
 from grader.devices.counters import Launched
+from grader.judge.guards import of_skipped_wait
 from grader.judge.indices import of_finding, of_launch, of_shared
 from grader.verdict import Kind
 
@@ -177,6 +178,38 @@ def test_the_guard_that_let_the_thread_through() -> None:
     assert not any("guard" in each or "exit" in each for each in told("(from)", buffer="x", index=82, kind="race"))
     assert told("(a + i)", thread=(3, 0, 0)) == ["the guard on line 13: `m - idx >= 2` is 3 >= 2 (idx = 6)"]
     assert told("(a + i)", thread=(4, 0, 0)) == []  # the values make the guard false
+
+
+def test_the_condition_of_a_wait_that_was_not_reached() -> None:
+    """Of the line in the kernel, where the wait is in a helper; nothing where it is under none or there are several."""
+    file = ACCESSES.replace("y[idx] = *rein", "wait_all(), y[idx] = *rein").replace("if (whole) ", "if (r < width) ")
+    line = line_with("wait_all()", file)
+
+    def said(words: str) -> list[str]:
+        message = f"reads y: since it issued the copy, its thread has not come to cp.async.wait_all {words}"
+        return [clue.text for clue in of_skipped_wait(file, Finding("race", message, kernel="kernel", line=1))]
+
+    told_so = [f"the wait there is under the condition `r < width` of line {line}"]
+    assert said(f"on line {line}") == said(f"on line 3 (called on line {line})") == told_so
+    assert said(f"on line {line_with('put(Tile', file)}") == said(f"on line {line} or on line 3") == []
+
+
+def test_a_pointer_that_nothing_has_set() -> None:
+    """The elements whose condition is false in that thread; nothing of an array that is set elsewhere, too."""
+    file = ACCESSES.replace(
+        "    put(Tile{",
+        "    const float* from[4];\n    for (int r = 0; r < 4; ++r)\n"
+        "        if (idx + r < m) from[r] = a;\n    for (int r = 0; r < 4; ++r) y[0] += from[r][0];\n    put(Tile{",
+    )
+    said = {"file": file, "thread": (3, 0, 0), "message": "reads 4 bytes at address 0x0, a null pointer"}
+    line = line_with("from[r] = a;", file)
+    assert told("from[r][0]", **said)[-1] == (
+        f"from[r] is set on line {line} where `idx + r < m`, which is false for r = 3"
+    )
+    assert not any("is set" in each for each in told("from[r][0]", **{**said, "thread": (1, 0, 0)}))  # all are
+    assert not any("is set" in each for each in told("from[r][0]", **{**said, "message": "reads a[9]"}))
+    twice = file.replace("from[r] = a;", "from[r] = a; else from[r] = y;")
+    assert not any("is set" in each for each in told("from[r][0]", **{**said, "file": twice}))
 
 
 def test_a_guard_of_the_column_tells_the_row_from_it() -> None:

@@ -15,6 +15,7 @@ from grader.judge.case import Case, CaseKey, allowed
 from grader.judge.chosen_kernel import of_choice
 from grader.judge.diagnosis import diagnose, sorted_clues
 from grader.judge.earlier import earlier
+from grader.judge.guards import of_skipped_wait
 from grader.judge.indices import of_finding, of_launch, of_shared
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab
@@ -120,7 +121,7 @@ def _indices(search: Search, shape: CaseKey, finding: Finding, launched: Sequenc
     call = Case(search.kata, search.spec, shape).call(nth=0, limits=search.budget.limits)
     try:
         found = of_finding(text, finding, launched, call) or of_launch(text, finding, launched, call)
-        return found or of_shared(text, finding, launched)
+        return [*of_skipped_wait(text, finding), *(found or of_shared(text, finding, launched))]
     except RecursionError:
         return []
 

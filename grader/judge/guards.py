@@ -19,6 +19,7 @@ from grader.verdict import Clue, Kind
 
 KINDS = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED)
 SHOWN = 3  # variables of a guard
+_SKIPPED = re.compile(r"its thread has not come to cp\.async\.wait_all on (line \d+(?: \([^()]*\))?)\Z")
 _IF = re.compile(r"\bif\s*\(")
 _LEAVES = re.compile(r"\{?\s*(?:return|continue)\b[^;{}]*;\s*\}?")
 _COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")
@@ -55,6 +56,26 @@ def of_guard(frame: Frame, finding: Finding) -> list[Clue]:
         place = inner.place
 
 
+def of_skipped_wait(text: str, finding: Finding) -> list[Clue]:
+    """The condition that the wait is under which a copy's thread has not come to, in the line that the kernel has it
+    on; its values are not known."""
+    found = _SKIPPED.search(finding.message)
+    if finding.kind != Kind.RACE or found is None:
+        return []
+    code, line = Code(text), int(re.findall(r"\d+", found[1])[-1])
+    function = code.function_at(line)
+    if function is None:
+        return []
+    begin, end = code.line_span(line)
+    place = max(code.text.rfind("(", begin, end), begin)
+    over = [guard for guard in _guards(code, function, place) if not guard.leaves]
+    if not over:
+        return []
+    at = code.line_at(over[-1].at)
+    where = "there" if at == line else f"on line {line}"
+    return [Clue("copies", f"the wait {where} is under the condition `{over[-1].text}` of line {at}", at)]
+
+
 class _Contradiction(Exception):
     """The values make a condition false whose block the thread is in."""
 
@@ -65,6 +86,11 @@ def _access(frame: Frame) -> int:
     begin, end = code.line_span(code.line_at(frame.place))
     found = max(code.text.rfind(sign, begin, end) for sign in _TOUCHES)
     return max(found, begin)
+
+
+def conditions(code: Code, function: Function, place: int) -> Iterator[tuple[str, int]]:
+    """The conditions whose blocks a place is in, from the outside in, and where they are."""
+    return ((guard.text, guard.at) for guard in _guards(code, function, place) if not guard.leaves)
 
 
 def bounds(frame: Frame) -> Iterator[tuple[str, str]]:

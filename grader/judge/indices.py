@@ -26,6 +26,7 @@ from grader.devices import Call, Finding
 from grader.devices.counters import Launched
 from grader.judge.frame import Frame, frame_of, host_frame
 from grader.judge.guards import bounds, of_guard
+from grader.judge.pointers import of_unset_pointers
 from grader.verdict import Clue, Kind
 
 KINDS = (Kind.OUT_OF_BOUNDS, Kind.RACE, Kind.UNINITIALISED, Kind.MISALIGNED)
@@ -45,7 +46,7 @@ def of_finding(text: str, finding: Finding, launched: Sequence[Launched], call: 
     frame = frame_of(code, finding, launched, call)
     if frame is None or not _agrees(frame, _line_of(frame), finding):
         return []
-    more = [*of_guard(frame, finding)]
+    more = [*of_guard(frame, finding), *of_unset_pointers(frame, finding)]
     with suppress(Unknown):
         more += _of_two_lanes(frame, finding, launched, call)
     return [*[*_clues(frame)][-SHOWN + len(more) :], *more]

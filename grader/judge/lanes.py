@@ -1,6 +1,6 @@
 """A wrong answer of a file with volatile shared memory -> two lanes of a warp that touch one place in no order.
 
-A volatile access is a relaxed one (PTX ISA, "Memory Consistency Model"): two of them are no data race, and they order
+A volatile access is a relaxed one (PTX ISA, "Memory Consistency Model"): two of them cannot make a data race, and order
 nothing between lanes, which may run apart. The case is called once more, on a device that holds such accesses for plain
 ones: its race is what the lanes lack an order for. A __syncwarp between the two takes it away.
 """
