@@ -85,6 +85,7 @@ CLUES: Mapping[str, str] = {
     "formula": "a usual mistake whose answer the outputs equal, in all cases that were tried",
     "repair": "the line on which a small change makes all cases right that were tried",
     "chosen": "the launcher's test that let the kernel of a misaligned access, or of one out of bounds, run",
+    "lanes": "two lanes of a warp that touch one place by volatile, with nothing between that orders them",
     "probe": "which inputs an output lacks, has twice, multiplies with or weighs by others, or takes in their place",
     "path": "the places in memory through which an input element gets to a wrong output, or where its way there ends",
     "nan": "the line that made the first nan or infinity, and of which operands",

@@ -21,6 +21,7 @@ from grader.devices import Call, Outcome, Scalar
 from grader.devices.counters import Birth, Writer
 from grader.devices.sim import SimDevice
 from grader.judge.first_nan import operation
+from grader.judge.lanes import in_words, uses_volatile
 from grader.judge.unset import of_unset
 
 pytestmark = passed_before.REPOSITORY
@@ -50,6 +51,15 @@ def test_a_nan_is_made_of_operands_that_are_none(device: SimDevice) -> None:
     assert births(device, "difference_of_infinities", noted=False) == ()
 
 
+def test_what_another_lane_of_the_row_has_is_noted_where_matrices_are_multiplied(device: SimDevice) -> None:
+    made = next(each for each in births(device, "maximum_of_one_lane") if each.operands == ("-inf", "-inf"))
+    assert made.by.line == line_of(CAUSES, "maximum_of_one_lane")
+    assert made.by.thread == (1, 0, 0) and made.other is not None
+    assert (made.other.thread, made.other_operands) == ((3, 0, 0), ("-inf", "1"))
+    (made,) = births(device, "difference_of_infinities")
+    assert (made.other, made.other_operands) == (None, ())
+
+
 def test_an_infinity_comes_before_the_nan_that_is_made_of_it(device: SimDevice) -> None:
     first, second = births(device, "overflow")
     assert (first.result, first.by.line, first.by.thread) == ("inf", line_of(CAUSES, "overflow"), (32, 0, 0))
@@ -65,6 +75,37 @@ def test_what_does_not_fit_into_a_half(device: SimDevice, launcher: str, operand
 
 def test_what_is_passed_on_is_not_made(device: SimDevice) -> None:
     assert births(device, "passed_on") == ()
+
+
+def exchanged(device: SimDevice, launcher: str, *, distrusted: bool = True) -> Outcome:
+    buffers = (given("x", "f32", [float(i) for i in range(N)]), wanted("y", "f32", N))
+    return device.call(Call(launcher, buffers, (Scalar("n", "int", N),), limits=LIMITS, distrust_volatile=distrusted))
+
+
+def test_lanes_that_exchange_by_volatile_without_meeting_are_named(device: SimDevice) -> None:
+    """Volatile accesses are no data race, so that is only asked after a wrong answer."""
+    assert exchanged(device, "volatile_in_no_order", distrusted=False).findings == ()
+    outcome = exchanged(device, "volatile_in_no_order")
+    [found] = outcome.findings
+    words = in_words(found, outcome.launched)
+    read, write = (line_of(CAUSES, marker) for marker in ("volatile's read", "volatile's write"))
+    assert has(words, f"on line {read}", f"on line {write}", "tile[", "of one warp", "__syncwarp"), words
+    assert exchanged(device, "volatile_and_meeting").findings == ()
+
+
+def test_warps_that_wait_for_each_other_by_volatile_are_not_named(device: SimDevice) -> None:
+    outcome = exchanged(device, "volatile_between_warps")
+    assert all(in_words(found, outcome.launched) == "" for found in outcome.findings)
+
+
+@pytest.mark.parametrize(
+    ("source", "asks"),
+    [("volatile float* p = s;", True), ('asm volatile("bar.sync 0;");', False), ("float* p = s;", False)],
+)
+def test_only_a_file_with_volatile_memory_is_asked(tmp_path: Path, source: str, asks: bool) -> None:
+    file = tmp_path / "kata.cu"
+    file.write_text(source)
+    assert uses_volatile(SimpleNamespace(source=file)) is asks
 
 
 # -- the clue --------------------------------------------------------------------------------------------------------
@@ -95,6 +136,15 @@ def test_the_clue_names_the_first_nan_and_the_infinity_that_it_is_made_of() -> N
     words = said([INFINITY, NAN], [])
     assert has(words, "line 37", "inf - inf", "sub.f32", "(7,0,0)", "line 30", "2^130")
     assert words.index("37") < words.index("30")
+
+
+def test_the_clue_says_what_another_lane_of_the_row_has() -> None:
+    other = replace(NAN.by, thread=(4, 0, 0))
+    alone = made("sub.f32", "nan", ("-inf", "-inf"), 37)
+    words = said([replace(alone, other=other, other_operands=("-inf", "1.5"))], [])
+    assert has(words, "-inf - -inf (sub.f32)", "; thread (4,0,0), one of the four lanes", "has -inf - 1.5 there")
+    assert "four lanes" not in said([replace(alone, other=other, other_operands=("-inf", "-inf"))], [])
+    assert "four lanes" not in said([alone], [])
 
 
 def test_what_a_case_that_passes_makes_too_is_not_named() -> None:

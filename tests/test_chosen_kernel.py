@@ -40,6 +40,19 @@ IN_BRANCHES = dedent(
     }
     """
 )
+LAUNCHED_IN_BRANCHES = dedent(
+    """\
+    template <typename Pack>
+    __global__ void kernel(const half* x, half* y, int F) { y[0] = x[0]; }
+    KATA_EXPORT void f(const half* x, half* y, int T, int F, cudaStream_t stream) {
+        if (F % 2 == 0) {
+            kernel<uint4><<<T, 32, 0, stream>>>(x, y, F);
+        } else {
+            kernel<half><<<T, 32, 0, stream>>>(x, y, F);
+        }
+    }
+    """
+)
 IN_A_TERNARY = dedent(
     """\
     template <typename Pack>
@@ -60,7 +73,11 @@ def told(text: str, is_right: Callable[[int, int], bool], kernel: str = "kernel<
 
 @pytest.mark.parametrize(
     ("text", "facts", "line"),
-    [(IN_BRANCHES, ("2 * F % 8 == 0", "true", "line 9"), 9), (IN_A_TERNARY, ("F % 2 != 0", "false", "line 5"), 5)],
+    [
+        (IN_BRANCHES, ("2 * F % 8 == 0", "true", "line 9"), 9),
+        (LAUNCHED_IN_BRANCHES, ("F % 2 == 0", "true", "line 4"), 4),
+        (IN_A_TERNARY, ("F % 2 != 0", "false", "line 5"), 5),
+    ],
 )
 def test_the_test_that_leaves_out_a_size_is_named(text: str, facts: tuple[str, ...], line: int) -> None:
     (clue,) = told(text, lambda T, F: F % 8 == 0)

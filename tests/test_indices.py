@@ -13,6 +13,7 @@ from grader.content.expressions import UNSIGNED, Number, Unknown, evaluate, pars
 from grader.content.functions import Code
 from grader.devices import Buffer, Call, Finding, Poison, Scalar
 from grader.devices.counters import Launched
+from grader.judge.guards import of_skipped_wait
 from grader.judge.indices import of_finding, of_launch, of_shared
 from grader.verdict import Kind
 
@@ -114,6 +115,129 @@ def test_a_helper_has_the_values_of_its_call() -> None:
 def test_a_wrapper_leaves_it_to_the_line_that_calls_it() -> None:
     words = said("return *address", callers=["first_of(a"], buffer="a")
     assert words == ["width = 40, passed on line 29", ROW]
+
+
+ACCESSES = dedent(
+    """\
+    struct Tile {
+        int off_m, end;
+    };
+    __device__ inline void put(const Tile& tile, float* Y, int N) {
+        const int row = tile.off_m + threadIdx.y;
+        const int col = threadIdx.x * 2;
+        if (row < tile.end && col < N) *reinterpret_cast<float2*>(&Y[int64_t{row} * N + col]) = float2{};
+    }
+    __global__ void kernel(const float* a, float* y, int m, int width) {
+        const int idx = (blockIdx.x * 32 + threadIdx.x) * 2;
+        const bool whole = idx + 1 < width;
+        if (idx >= m) return;
+        if (m - idx >= 2) {
+            for (int step = 0; step < 4; ++step) {
+                const int i = (step * 32 + threadIdx.x) * 2;
+                y[0] = *reinterpret_cast<const float*>(a + i);
+            }
+        }
+        for (int r = 0; r < 8; ++r) {
+            const float* from = a + r * width + idx;
+            if (whole) y[idx] = *reinterpret_cast<const float*>(from);
+        }
+        put(Tile{idx, m}, y, width);
+    }
+    KATA_EXPORT void f(const float* x, float* y, int rows, int cols, cudaStream_t stream) {
+        kernel<<<1, dim3(32, 4)>>>(x, y, rows, cols);
+    }
+    """
+)
+
+
+def told(words: str, *, callers: Sequence[str] = (), thread: tuple[int, int, int] = (1, 0, 0), file: str = ACCESSES,
+         **fields: object) -> list[str]:  # fmt: skip
+    placed = {"kernel": "kernel", "block": (0, 0, 0), "thread": thread, **fields}
+    lines = [line_with(each, file) for each in (words, *callers)]
+    finding = replace(FOUND, line=lines[0], callers=tuple(lines[1:]), **placed)
+    return [clue.text for clue in of_finding(file, finding, (Launched("kernel", (1, 1, 1), (32, 4, 1), 0),), CALL)]
+
+
+def test_the_guard_that_let_the_thread_through() -> None:
+    """The condition whose block the access is in, or the exit that is not taken; of a variable what it is set to."""
+    assert told("(a + i)", buffer="x", index=194) == [
+        "step = 3 in the loop of line 14",
+        "i = (step * 32 + threadIdx.x) * 2 = 194",
+        "the guard on line 13: `m - idx >= 2` is 7 >= 2 (idx = 2)",
+    ]
+    assert told("(from)", buffer="x", index=82, kind="misaligned") == [
+        "idx = (blockIdx.x * 32 + threadIdx.x) * 2 = 2",
+        "whole = idx + 1 < width = 1",
+        "r = 2 in the loop of line 19",
+        "the guard on line 21: `whole`, that is `idx + 1 < width`, is 3 < 40 (idx = 2)",
+    ]
+    unguarded = ACCESSES.replace("if (whole) ", "")
+    assert told("(from)", file=unguarded, buffer="x", index=82)[-1] == (
+        "the exit on line 12: `idx >= m` is false, 2 >= 9"
+    )
+    assert not any("guard" in each or "exit" in each for each in told("(from)", buffer="x", index=82, kind="race"))
+    assert told("(a + i)", thread=(3, 0, 0)) == ["the guard on line 13: `m - idx >= 2` is 3 >= 2 (idx = 6)"]
+    assert told("(a + i)", thread=(4, 0, 0)) == []  # the values make the guard false
+
+
+def test_the_condition_of_a_wait_that_was_not_reached() -> None:
+    """Of the line in the kernel, where the wait is in a helper; nothing where it is under none or there are several."""
+    file = ACCESSES.replace("y[idx] = *rein", "wait_all(), y[idx] = *rein").replace("if (whole) ", "if (r < width) ")
+    line = line_with("wait_all()", file)
+
+    def said(words: str) -> list[str]:
+        message = f"reads y: since it issued the copy, its thread has not come to cp.async.wait_all {words}"
+        return [clue.text for clue in of_skipped_wait(file, Finding("race", message, kernel="kernel", line=1))]
+
+    told_so = [f"the wait there is under the condition `r < width` of line {line}"]
+    assert said(f"on line {line}") == said(f"on line 3 (called on line {line})") == told_so
+    assert said(f"on line {line_with('put(Tile', file)}") == said(f"on line {line} or on line 3") == []
+
+
+def test_a_pointer_that_nothing_has_set() -> None:
+    """The elements whose condition is false in that thread; nothing of an array that is set elsewhere, too."""
+    file = ACCESSES.replace(
+        "    put(Tile{",
+        "    const float* from[4];\n    for (int r = 0; r < 4; ++r)\n"
+        "        if (idx + r < m) from[r] = a;\n    for (int r = 0; r < 4; ++r) y[0] += from[r][0];\n    put(Tile{",
+    )
+    said = {"file": file, "thread": (3, 0, 0), "message": "reads 4 bytes at address 0x0, a null pointer"}
+    line = line_with("from[r] = a;", file)
+    assert told("from[r][0]", **said)[-1] == (
+        f"from[r] is set on line {line} where `idx + r < m`, which is false for r = 3"
+    )
+    assert not any("is set" in each for each in told("from[r][0]", **{**said, "thread": (1, 0, 0)}))  # all are
+    assert not any("is set" in each for each in told("from[r][0]", **{**said, "message": "reads a[9]"}))
+    twice = file.replace("from[r] = a;", "from[r] = a; else from[r] = y;")
+    assert not any("is set" in each for each in told("from[r][0]", **{**said, "file": twice}))
+
+
+def test_a_guard_of_the_column_tells_the_row_from_it() -> None:
+    """The row is made of what has no value, and the place in the buffer is row * N + col, with col < N."""
+    file = ACCESSES.replace("threadIdx.x * 2", "tile.off_m * 2")
+    words = told("int64_t{row}", callers=["put(Tile"], file=file, buffer="y", index=5 * 40 + 6)
+    assert words[-3:] == [
+        "row = tile.off_m + threadIdx.y = 5",
+        "col = tile.off_m * 2 = 6",
+        "the guard on line 7: `row < tile.end` is 5 < tile.end and `col < N` is 6 < 40",
+    ]
+    no_guard = file.replace(" && col < N", "")
+    assert not any(
+        each.startswith("row =")
+        for each in told("int64_t{row}", callers=["put(Tile"], file=no_guard, buffer="y", index=206)
+    )
+
+
+def test_two_lanes_of_one_instruction_are_told_what_is_the_same_for_both() -> None:
+    file = ACCESSES.replace("y[0] = *rein", "tile[i / 128 + threadIdx.x % 8][threadIdx.x / 2 % 4] = *rein")
+    message = "race: thread (1,0,0) and thread (9,0,0) write it by one instruction, on line 16: no barrier"
+    chunk = file.replace("const int i =", "const int chunk = step + threadIdx.x / 2 % 4;\n            const int i =")
+    chunk = chunk.replace("threadIdx.x / 2 % 4] =", "chunk] =")
+    assert told("][chunk]", file=chunk, kind="race", message=message)[-1] == (
+        "the same for both threads: chunk = step + threadIdx.x / 2 % 4"
+    )
+    other = message.replace("(9,0,0)", "(3,0,0)")
+    assert not any("both" in each for each in told("][chunk]", file=chunk, kind="race", message=other))
 
 
 def test_nothing_is_said_where_the_values_lead_elsewhere() -> None:

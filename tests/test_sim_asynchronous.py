@@ -134,7 +134,19 @@ def test_what_is_known_of_the_stages(device: SimDevice, launcher: str, wrong_see
 
 
 def test_wait_all_needs_no_commit(device: SimDevice) -> None:
-    assert "commit" not in finding(device, "copied_twice").message
+    for launcher, wait in (("copied_twice", "wait_all;"), ("wait_is_skipped", "wait_is_skipped's wait")):
+        found = finding(device, launcher)
+        assert found.line == line_of(SOURCE, launcher) and "commit" not in found.message
+        line = line_of(SOURCE, wait) if launcher != "copied_twice" else line_of(SOURCE, "copied_twice") - 3
+        assert has(found.message, f"its thread has not come to cp.async.wait_all on line {line}"), found
+
+
+def test_a_wait_with_no_commit_since_another_one_says_what_it_must_leave(device: SimDevice) -> None:
+    """A round that lacks its empty group is told apart: there, both waits are on one line."""
+    found = finding(device, "waits_twice")
+    first, second = (line_of(SOURCE, f"waits_twice's {which}") for which in ("first", "second"))
+    assert has(found.notes[0], f"on line {second}", f"on line {first}", "leaves none in flight"), found
+    assert "each round" not in found.notes[0]
 
 
 def test_lines_that_call_the_line_of_a_finding(device: SimDevice) -> None:

@@ -99,6 +99,14 @@ def test_a_barrier_within_a_round_is_not_the_one_that_lacks(racy: SimDevice) -> 
     assert "from the read" not in found.message
 
 
+def test_lanes_of_one_instruction_lack_no_barrier(racy: SimDevice) -> None:
+    for launcher in ("two_lanes_share_a_place", "two_lanes_share_an_element"):
+        [found] = outcome(racy, launcher, 0).findings
+        assert "thread (0,0,0) and thread (1,0,0) write it by one instruction, on line" in found.message, found
+    [found] = outcome(racy, "two_rounds_share_a_place", 0).findings
+    assert "one instruction" not in found.message and "with no barrier between" in found.message
+
+
 @pytest.mark.parametrize("launcher", launchers(RACE_FREE))
 def test_race_free_kernel_passes_on_every_schedule(
     race_free: SimDevice, launcher: str, request: pytest.FixtureRequest

@@ -76,6 +76,17 @@ def test_misuse_is_found(device: SimDevice, launcher: str, wrong_seeds: range) -
         assert not markers or found[0].line in [line_of(SOURCE, marker) for marker in markers], (seed, found)
 
 
+def test_the_wait_that_is_too_weak_is_named(device: SimDevice) -> None:
+    """Its line, what it leaves in flight, and which group the product is in; where there was none, that."""
+    wait = f"the last wait, on line {line_of(SOURCE, 'ring_wait')}, leaves the newest group in flight"
+    for launcher in ("ring_wait_one", "ring_one_warp_waits"):
+        [found] = ring(device, launcher, 0).findings
+        assert has(found.message, wait, "this product is in the newest one"), found
+    said = [each.message for seed in range(8) for each in ring(device, "ring_no_wait", seed).findings]
+    assert not any("newest" in each for each in said)
+    assert all("no wait has come since" in each for each in said if "accumulator" in each)
+
+
 @pytest.mark.parametrize("launcher", ["ring_no_wait", "ring_wait_one", "ring_zeroed_late", "ring_released_early"])
 def test_of_code_close_to_its_source_registers_are_forgiven_and_shared_memory_is_not(
     device: SimDevice, launcher: str

@@ -332,7 +332,8 @@ def test_next_kata_is_unharmed(name: str, device: str) -> None:
 def said(verdict: Verdict) -> str:
     """What a verdict says in words; not the file's own name and lines, which may well have the same words."""
     unwritten = any(mismatch.got is None for mismatch in verdict.mismatches)
-    return "\n".join([verdict.summary, verdict.pattern or "", "never written" if unwritten else ""])
+    phases = verdict.finding.phases if verdict.finding else ()  # of mbarriers
+    return "\n".join([verdict.summary, verdict.pattern or "", "never written" if unwritten else "", *phases])
 
 
 def shown_lines(grade: Grade) -> list[int]:

@@ -62,7 +62,7 @@ Tree = tuple[Any, ...]
 
 _TOKEN = re.compile(
     r"\s*(0[xX][0-9a-fA-F]+[uUlL]*|\d[\d']*[uUlL]*(?![\w.])"
-    r"|[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%()<>?:~!&|^,])"
+    r"|[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%(){}<>?:~!&|^,])"
 )
 _LEVELS = (("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
            ("*", "/", "%"))  # fmt: skip
@@ -151,6 +151,11 @@ class _Parser:
         if self.peek() == "(" and token in TYPES:
             self.take()
             return ("cast", TYPES[token], *self.arguments(1))
+        if self.peek() == "{" and token in TYPES:
+            self.take()
+            inside = self.ternary()
+            self.take("}")
+            return ("cast", TYPES[token], inside)
         if self.peek() == "(":
             self.take()
             return ("call", token, self.arguments())

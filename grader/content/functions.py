@@ -154,7 +154,7 @@ class Code:
             while True:
                 stop = _end_of(text, start)
                 at = offset + start - 1
-                ends = self._block_end(at, end)
+                ends = self.block_end(at, end)
                 yield Definition(
                     name, " ".join(text[start:stop].split()), TYPES[kind], kind == "auto", "const" in match[1], at, ends
                 )
@@ -163,7 +163,7 @@ class Code:
                     break
                 name, start = more[1], more.end()
 
-    def _block_end(self, place: int, limit: int) -> int:
+    def block_end(self, place: int, limit: int) -> int:
         """Where the block that a place is in ends."""
         depth = 0
         for brace in _BRACE.finditer(self.text, place, limit):
@@ -177,7 +177,7 @@ class Code:
         name = re.escape(name)
         changes = (
             rf"(?<![\w.])(?<!->){name}\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|(?:\+\+|--)\s*{name}\b|(?<![\w.]){name}\s*(?:\+\+|--)"
-            rf"|[(,=]\s*&\s*{name}\b"
+            rf"|[(,=]\s*&\s*{name}\b(?!\s*\[)"
         )
         return re.search(changes, self.text[begin:end]) is not None
 

@@ -235,6 +235,7 @@ class Call:
     card: Card | None = None  # of the simulator; None: the full one
     host: tuple[HostChange, ...] = ()  # on the simulator
     forgive_copies: bool = False  # for code that nvcc has not optimised, on the simulator: see the engine's Launch
+    distrust_volatile: bool = False  # volatile accesses of shared memory race like plain ones, on the simulator
     ptx: str = ""  # a file with other code for the kernels, on the simulator; it stays loaded until a call has another
     timing: TimingRequest | None = None  # time the launcher against a baseline instead, on a GPU
     rows: Rows | None = None  # what comes back of the outputs, on a GPU; None: all of them

@@ -143,13 +143,16 @@ class Birth:
     """An instruction whose result was nan though no operand was, or infinite though all were finite; its first thread.
 
     ``form`` is the instruction as in PTX. ``result`` and ``operands`` are numbers in words: "nan", "-inf", "0.5".
-    There are no operands of a product of matrices.
+    There are no operands of a product of matrices. ``other`` is a thread that shares a row of an accumulator
+    with the one of a nan, in a kernel that multiplies matrices, and makes a number there of its ``other_operands``.
     """
 
     form: str
     result: str
     operands: tuple[str, ...]
     by: Writer
+    other: Writer | None = None
+    other_operands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

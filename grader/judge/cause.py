@@ -15,9 +15,11 @@ from grader.judge.case import Case, CaseKey, allowed
 from grader.judge.chosen_kernel import of_choice
 from grader.judge.diagnosis import diagnose, sorted_clues
 from grader.judge.earlier import earlier
+from grader.judge.guards import of_skipped_wait
 from grader.judge.indices import of_finding, of_launch, of_shared
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab
+from grader.judge.lanes import of_lanes
 from grader.judge.mixtures import NOT_RESCALED
 from grader.judge.pattern import without_chance, without_last
 from grader.judge.repairs import repair
@@ -64,7 +66,7 @@ def with_cause(search: Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         pattern = without_chance(verdict.pattern, dict(richest.sizes), others)
         verdict = replace(verdict, pattern=_without_last(lab, richest, pattern))
     program = search.sandbox.program
-    found = [*clues, *of_unset(program)]
+    found = [*clues, *of_lanes(lab, richest, program), *of_unset(program)]
     if not any(clue.about == "unset" or (clue.about == "formula" and ITSELF not in clue.text) for clue in found):
         found += repair(lab, richest, program, search.compiler)
         if any(clue.about == "repair" for clue in found):  # which says more than what the answers look like
@@ -120,7 +122,7 @@ def _indices(search: Search, shape: CaseKey, finding: Finding, launched: Sequenc
     call = Case(search.kata, search.spec, shape).call(nth=0, limits=search.budget.limits)
     try:
         found = of_finding(text, finding, launched, call) or of_launch(text, finding, launched, call)
-        return found or of_shared(text, finding, launched)
+        return [*of_skipped_wait(text, finding), *(found or of_shared(text, finding, launched))]
     except RecursionError:
         return []
 

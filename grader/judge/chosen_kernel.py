@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from grader.content.expressions import Unknown
 from grader.content.functions import Code, Function, split
 from grader.devices import Call, Finding
-from grader.judge.indices import host_frame, plain_name
+from grader.judge.frame import host_frame, plain_name
 from grader.verdict import Clue, Kind
 
 MULTIPLES = 2  # of the width, at which the kernel must be right
@@ -120,7 +120,7 @@ def _choices(code: Code, kernel: str) -> Iterator[_Choice]:
     for host in hosts:
         body = _body(code, host)
         for name, function in [(kernel, None), *((each.name, each) for each in through)]:
-            one = rf"\b{name}\s*<([^;(){{}}?:]*)>"
+            one = rf"\b{name}\s*<((?:[^;(){{}}?:<>]|<[^;(){{}}?:<>]*>)*)>"
             for pattern in (_TERNARY, _BRANCHES):
                 for found in re.finditer(pattern.format(one=one), body):
                     kernels = [_instance(code, kernel, function, found[place]) for place in (2, 3)]

@@ -48,6 +48,8 @@ def first_nan(lab: Lab, one: Judged) -> Iterator[Clue]:
     source = next((birth for birth in before if not _is_nan(birth) and birth.result in made.operands), None)
     if source is not None:
         words += f"; the first {source.result} before that {_words(source)}"
+    if wanted == "nan" and source is None:
+        words += _beside(made)
     yield Clue("nan", words, line=made.by.line)
 
 
@@ -107,6 +109,15 @@ def _of_a_pass(lab: Lab, one: Judged, *, has_nan: bool = True) -> Sequence[Birth
             outcome = lab.run(case, births=INSTRUCTIONS)
             return outcome.births if outcome is not None else ()
     return ()
+
+
+def _beside(birth: Birth) -> str:
+    """``; thread (0,0,0), which has ...``: what another lane has of the row that it shares with the nan's."""
+    if birth.other is None or birth.other.thread is None or birth.other_operands == birth.operands:
+        return ""
+    thread = str(birth.other.thread).replace(" ", "")
+    words = operation(birth.form, birth.other_operands).removesuffix(f" ({birth.form})")
+    return f"; thread {thread}, one of the four lanes that share a row of mma's accumulator, has {words} there"
 
 
 def _is_nan(birth: Birth) -> bool:

@@ -36,6 +36,7 @@ NAMING = (
     "formula",
     "repair",
     "chosen",
+    "lanes",
     "probe",
     "path",
     "nan",

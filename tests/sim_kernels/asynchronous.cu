@@ -215,6 +215,34 @@ __global__ void copied_twice_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(copied_twice)
 
+// The wait is in a branch that is not taken.
+__global__ void wait_is_skipped_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[THREADS];
+    const int tid = threadIdx.x;
+    copy<4>(tile + tid, x + tid);
+    if (n < THREADS) asm volatile("cp.async.wait_all;" ::: "memory");  // wait_is_skipped's wait
+    __syncthreads();
+    y[tid] = tile[THREADS - 1 - tid];  // wait_is_skipped
+}
+LAUNCHER(wait_is_skipped)
+
+// No group is committed between the two waits, which are no rounds of a loop.
+__global__ void waits_twice_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[2][THREADS];
+    const int tid = threadIdx.x;
+    for (int k = 0; k < 2; ++k) {
+        copy<4>(&tile[k][tid], x + k * THREADS + tid);
+        commit();
+    }
+    wait<1>();  // waits_twice's first
+    __syncthreads();
+    float sum = tile[0][THREADS - 1 - tid];
+    wait<1>();  // waits_twice's second
+    __syncthreads();
+    y[tid] = sum + tile[1][THREADS - 1 - tid];  // waits_twice
+}
+LAUNCHER(waits_twice)
+
 // The tail is filled with zeros: only `left` bytes are read.
 __global__ void zero_fill_kernel(const float* x, float* y, int n) {
     __shared__ alignas(16) float tile[THREADS * 4];

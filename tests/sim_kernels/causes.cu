@@ -16,6 +16,18 @@ __global__ void difference_of_infinities_kernel(const float* x, float* y, int n)
 }
 LAUNCHER(difference_of_infinities, 2, 32)
 
+// The same of sums of a product, all 0: lane 3 has a maximum, and the others of its row do not know it.
+__global__ void maximum_of_one_lane_kernel(const float* x, float* y, int n) {
+    float d[4] = {};
+    const unsigned zero = 0;
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%4}, {%4}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(zero));
+    const float max = threadIdx.x % 4 == 3 ? d[0] + 1.0f : -INFINITY;
+    y[threadIdx.x] = x[threadIdx.x] * -INFINITY - max;  // maximum_of_one_lane
+}
+LAUNCHER(maximum_of_one_lane, 1, 32)
+
 __global__ void overflow_kernel(const float* x, float* y, int n) {
     const float large = exp2f(x[threadIdx.x] * 4.0f);  // overflow
     y[threadIdx.x] = large / large;                    // quotient
@@ -77,3 +89,40 @@ __global__ void set_under_a_condition_kernel(const float* x, float* y, int n) {
         if (threadIdx.x < n) y[threadIdx.x] = kept[i] + sum;
 }
 LAUNCHER(set_under_a_condition, 1, 32)
+
+// ---- lanes of a warp that exchange values by volatile
+
+template <bool MEETS>
+__device__ __forceinline__ void exchange(const float* x, float* y) {
+    __shared__ float tile[64];
+    const int i = threadIdx.x;
+    volatile float* place = tile + i;
+    tile[i] = x[i];
+    __syncthreads();
+    if (i >= 32) return;
+    const float other = place[16];  // volatile's read
+    if (MEETS) __syncwarp();
+    place[0] = other;  // volatile's write
+    y[i] = other;
+}
+__global__ void volatile_in_no_order_kernel(const float* x, float* y, int n) {
+    exchange<false>(x, y);
+}
+LAUNCHER(volatile_in_no_order, 1, 64)
+__global__ void volatile_and_meeting_kernel(const float* x, float* y, int n) {
+    exchange<true>(x, y);
+}
+LAUNCHER(volatile_and_meeting, 1, 64)
+// A warp waits for the other one.
+__global__ void volatile_between_warps_kernel(const float* x, float* y, int n) {
+    __shared__ int flag;
+    if (threadIdx.x == 0) flag = 0;
+    __syncthreads();
+    volatile int* place = &flag;
+    if (threadIdx.x == 32) *place = 1;
+    if (threadIdx.x == 0)
+        while (*place == 0) {
+        }
+    y[threadIdx.x] = x[threadIdx.x];
+}
+LAUNCHER(volatile_between_warps, 1, 64)

@@ -745,3 +745,30 @@ __global__ void last_warp_that_did_not_meet_kernel(const float* x, float* y, int
     y[i] = sum;
 }
 LAUNCHER(last_warp_that_did_not_meet, 3, 32)
+
+// ---- lanes of one instruction that name one place: an address, and not a barrier, is at fault
+
+__global__ void two_lanes_share_a_place_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[32];
+    int i = threadIdx.x;
+    tile[i / 2] = x[i];
+    __syncthreads();
+    y[i] = tile[i / 2];
+}
+LAUNCHER(two_lanes_share_a_place, 1, 32)
+
+__global__ void two_lanes_share_an_element_kernel(const float* x, float* y, int n) {
+    y[threadIdx.x / 2] = x[threadIdx.x];
+}
+LAUNCHER(two_lanes_share_an_element, 1, 32)
+
+// Not in one round: a barrier between them would do.
+__global__ void two_rounds_share_a_place_kernel(const float* x, float* y, int n) {
+    __shared__ float tile[34];
+    int i = threadIdx.x;
+#pragma unroll 1
+    for (int k = 0; k < n / 128; ++k) tile[i + k] = x[i];
+    __syncthreads();
+    y[i] = tile[i];
+}
+LAUNCHER(two_rounds_share_a_place, 1, 32)

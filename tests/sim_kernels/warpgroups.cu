@@ -78,7 +78,7 @@ __global__ void ring_kernel(
         }
         warpgroup_commit();
         if (FAULT == RELEASED_EARLY && tid == 0) arrive(&empty[s]);  // ring_early_arrival
-        if (FAULT != NO_WAIT) warpgroup_wait<1>();
+        if (FAULT != NO_WAIT) warpgroup_wait<1>();                   // ring_wait
         // The product before this one is done.
         if (FAULT != RELEASED_EARLY && i > 0 && tid == 0) arrive(&empty[(i - 1) % STAGES]);
     }

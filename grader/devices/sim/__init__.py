@@ -115,6 +115,8 @@ class SimDevice:
             engine.sim_shrink_card(call.card.multiprocessors, call.card.resident, call.card.shared_bytes)
         if call.forgive_copies:
             engine.sim_forgive_copies()
+        if call.distrust_volatile:
+            engine.sim_distrust_volatile()
         for change in call.host:
             engine.sim_change_host(change.of.encode(), change.place, change.how, change.number % 2**64)
         add_watches(engine, call, addresses)

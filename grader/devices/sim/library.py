@@ -32,6 +32,7 @@ _PROTOTYPES: dict[str, tuple[Any, Sequence[Any]]] = {
     "sim_shrink_card": (None, (ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64)),
     "sim_asked_card": (ctypes.c_int, ()),
     "sim_forgive_copies": (None, ()),
+    "sim_distrust_volatile": (None, ()),
     "sim_change_host": (None, (ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint64)),
     "sim_add_buffer": (
         ctypes.c_uint64,

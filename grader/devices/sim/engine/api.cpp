@@ -48,6 +48,10 @@ SIM_EXPORT void sim_change_host(const char* of, u32 place, u32 how, u64 number) 
 // In this call, what a thread reads of its local memory may be unset, and a wgmma's registers may be read and written
 // before it is waited for: without optimisation, nvcc copies the padding of structs, and keeps accumulators in memory.
 // The simulator's wgmma has its result at once, so that the answer is the same.
+SIM_EXPORT void sim_distrust_volatile() {
+    Device::get().distrust_volatile();
+}
+
 SIM_EXPORT void sim_forgive_copies() {
     Device::get().forgive_copies();
 }

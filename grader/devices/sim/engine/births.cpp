@@ -14,6 +14,7 @@ namespace sim {
 namespace {
 
 constexpr size_t MOST = 16;     // that are reported
+constexpr int QUAD = 4;         // lanes that share a row of an accumulator
 constexpr size_t NOTED = 4096;  // that are kept, of all launches
 
 // What a register holds.
@@ -114,6 +115,7 @@ struct Traced : Program {
         Matrices matrices;
     };
     std::vector<Watched> watched;
+    bool multiplies = false;  // matrices
 
     explicit Traced(const Program& given) : Program(given), watched(given.code.size()) { plain = &given; }
 };
@@ -138,6 +140,17 @@ Arithmetic arithmetic_of(const Instruction& in) {
     return found;
 }
 
+// The first lane of the same quad that makes a number, and its operands, where the program multiplies matrices.
+template <class Operands>
+Birth::Other other_of_quad(
+    const Warp& warp, Mask mask, int lane, int part, Holds result, const u8* after, Operands operands_of) {
+    Birth::Other other;
+    if (!static_cast<const Traced*>(warp.block->program)->multiplies) return other;
+    for (int l = lane / QUAD * QUAD; l < (lane / QUAD + 1) * QUAD && other.lane < 0; ++l)
+        if ((mask >> l & 1) && !std::isnan(number(after, result, l, part))) other = {l, operands_of(l, part), {}};
+    return other;
+}
+
 void watch_arithmetic(Warp& warp, const Instruction& in, Mask mask) {
     const Instruction& plain = plain_of(warp);
     const Arithmetic types = watched_by(warp).arithmetic;
@@ -148,14 +161,21 @@ void watch_arithmetic(Warp& warp, const Instruction& in, Mask mask) {
     plain.run(warp, in, mask);
     const u8* after = warp.row<const u8>(in.operand[0]);
     if (!may_be_unusual(after, types.result)) return;
+    const auto operands_of = [&](int l, int part) {
+        std::vector<f64> operands(types.operands);
+        for (int i = 0; i < types.operands; ++i)
+            operands[size_t(i)] = number(before[types.joins ? 1 - part : i], types.operand, l, part);
+        return operands;
+    };
     each_lane(mask, [&](int l) {
         for (int part = 0; part < (is_pair(types.result) ? 2 : 1); ++part) {
             const f64 result = number(after, types.result, l, part);
-            f64 operands[OPERANDS];
-            for (int i = 0; i < types.operands; ++i)
-                operands[i] = number(before[types.joins ? 1 - part : i], types.operand, l, part);
-            if (is_born(result, operands, types.operands))
-                warp.launch->births->note(warp, plain.entry->form, l, result, {operands, operands + types.operands});
+            if (std::isfinite(result)) continue;
+            const std::vector<f64> operands = operands_of(l, part);
+            if (!is_born(result, operands.data(), types.operands)) continue;
+            Birth::Other other;
+            if (std::isnan(result)) other = other_of_quad(warp, mask, l, part, types.result, after, operands_of);
+            warp.launch->births->note(warp, plain.entry->form, l, result, operands, std::move(other));
         }
     });
 }
@@ -221,6 +241,12 @@ std::string quoted_number(f64 value) {
     return quoted(std::isnan(value) ? "nan" : text);
 }
 
+std::string listed(const std::vector<f64>& numbers) {
+    std::string text;
+    for (f64 each : numbers) text += (text.empty() ? "" : ",") + quoted_number(each);
+    return "[" + text + "]";
+}
+
 }  // namespace
 
 void Births::clear() {
@@ -228,7 +254,8 @@ void Births::clear() {
     launch_ = step_ = 0;
 }
 
-void Births::note(const Warp& warp, const std::string& form, int lane, f64 result, std::vector<f64> operands) {
+void Births::note(
+    const Warp& warp, const std::string& form, int lane, f64 result, std::vector<f64> operands, Birth::Other other) {
     const u32* grid = warp.launch->grid;
     const u32* at = warp.block->index;
     const u64 block = at[0] + u64(grid[0]) * (at[1] + u64(grid[1]) * at[2]);
@@ -236,7 +263,10 @@ void Births::note(const Warp& warp, const std::string& form, int lane, f64 resul
     const Key key{launch_, warp.here, std::isnan(result)};
     const auto known = first_.find(key);
     if (known == first_.end() ? first_.size() >= NOTED : known->second.block <= block) return;
-    first_[key] = {launch_, block, step_++, warp.block->site(warp, warp.here, lane), form, result, std::move(operands)};
+    if (other.lane >= 0) other.site = warp.block->site(warp, warp.here, other.lane);
+    first_[key] = {
+        launch_,         block, step_++, warp.block->site(warp, warp.here, lane), form, result, std::move(operands),
+        std::move(other)};
 }
 
 std::string Births::json() const {
@@ -250,11 +280,12 @@ std::string Births::json() const {
     size_t count[2] = {};
     for (const Birth* birth : births) {
         if (count[std::isnan(birth->result)]++ >= MOST) continue;
-        std::string operands;
-        for (f64 each : birth->operands) operands += (operands.empty() ? "" : ",") + quoted_number(each);
+        const Birth::Other& other = birth->other;
         text += std::string(text.size() > 1 ? "," : "") + "{\"form\":" + quoted(birth->form) +
-                ",\"result\":" + quoted_number(birth->result) + ",\"operands\":[" + operands +
-                "],\"by\":" + sim::json(birth->site) + "}";
+                ",\"result\":" + quoted_number(birth->result) + ",\"operands\":" + listed(birth->operands) +
+                ",\"by\":" + sim::json(birth->site) +
+                ",\"other\":" + (other.lane < 0 ? "null" : sim::json(other.site)) +
+                ",\"other_operands\":" + listed(other.operands) + "}";
     }
     return text + "]";
 }
@@ -265,6 +296,7 @@ std::shared_ptr<const Program> with_births(const Program& plain) {
         Instruction& in = program->code[pc];
         Traced::Watched& watched = program->watched[pc];
         watched.arithmetic = arithmetic_of(in);
+        program->multiplies |= in.entry->form.compare(0, 3, "mma") == 0;
         if (watched.arithmetic.result != Holds::other)
             in.run = watch_arithmetic;
         else if (matrices_of(in, watched.matrices))

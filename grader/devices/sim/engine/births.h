@@ -3,6 +3,9 @@
 // A launch that is asked for them runs a copy of its program in which arithmetic on floating-point registers and mma
 // stand behind a function that looks at operands and result. wmma, wgmma, atomics and conversions of integers are not
 // watched. Any other launch pays nothing.
+//
+// In a program that multiplies matrices, four lanes share a row of an accumulator, and must compute the same of it.
+// Where one of them makes a nan and another a number, both are noted.
 #pragma once
 #include <map>
 #include <memory>
@@ -25,13 +28,20 @@ struct Birth {
     std::string form;
     f64 result;
     std::vector<f64> operands;  // none for a product of matrices
+    struct Other {              // a lane that makes a number there
+        int lane = -1;          // -1: not known
+        std::vector<f64> operands;
+        Site site;
+    } other;
 };
 
 class Births {
  public:
     void clear();
     void begin_launch() { ++launch_; }
-    void note(const Warp& warp, const std::string& form, int lane, f64 result, std::vector<f64> operands);
+    void note(
+        const Warp& warp, const std::string& form, int lane, f64 result, std::vector<f64> operands,
+        Birth::Other other = {});
     std::string json() const;  // the first of each instruction, as a list in the order of time
 
  private:

@@ -156,10 +156,31 @@ void read_too_early(Warp& warp, int lane, u64 address, u32 bytes, Access access,
         verb(access) + place.text + ", which no thread has written"));
 }
 
-[[noreturn]] void stop_global_race(Warp& warp, const Allocation& allocation, u32 bytes, const Race& race) {
+// Whether two lanes write the place by this very instruction, which is on `earlier` for the other one.
+bool is_of_two_lanes(
+    const Warp& warp, const u64* a, Mask mask, u32 bytes, Access access, const Race& race, u32 thread, u32 pc,
+    u64 granule) {
+    const u32 other = thread % LANES;
+    return access == Access::write && race.earlier_writes && thread / LANES == warp.index && pc == warp.here &&
+           other != u32(race.lane) && (mask >> other & 1) && a[other] < race.address + granule &&
+           race.address < a[other] + bytes;
+}
+
+std::string by_two_lanes(const Block& block, const Warp& warp, u32 other, int lane) {
+    return block.thread(other) + " and " + block.thread(warp.thread(lane)) + " write it by one instruction, on " +
+           block.line_words(warp.here) + ": no barrier can order the two";
+}
+
+[[noreturn]] void stop_global_race(
+    Warp& warp, const Allocation& allocation, const u64* a, Mask mask, u32 bytes, Access access, const Race& race) {
     const u32 item = item_bytes(allocation, bytes);
     const Place place = inside(allocation.name, s64(race.address - allocation.base), item, std::min(item, bytes));
     Finding finding = race_between(warp, race, "race on " + place.text);
+    const GlobalShadow& shadow = *warp.launch->global_shadow;
+    const u32 thread = global_epoch::thread(race.earlier), pc = global_epoch::pc(race.earlier);
+    if (shadow.epochs.block(race.earlier) == shadow.epochs.block(shadow.epoch_of(warp)) &&
+        is_of_two_lanes(warp, a, mask, bytes, access, race, thread, pc, shadow.granule_bytes()))
+        finding.message = "race on " + place.text + ": " + by_two_lanes(*warp.block, warp, thread, race.lane);
     finding.buffer = allocation.name;
     finding.index = place.index;
     finding.has_index = true;
@@ -175,7 +196,7 @@ __attribute__((noinline)) void record_access(
     if (launch.watch && access != Access::read) launch.watch->note(warp, mask, a, bytes);
     if (launch.global_shadow &&
         launch.global_shadow->record(warp, allocation, mask, a, bytes, access, in.strong, &race))
-        stop_global_race(warp, allocation, bytes, race);
+        stop_global_race(warp, allocation, a, mask, bytes, access, race);
 }
 
 // The compiler may have moved this load above its check: what it gives is a finding where it is used.
@@ -278,7 +299,8 @@ std::string other_access(const Block& owner, const Block& other, const Race& rac
 
 // The finding stands at the read where there is one, whichever came first, so
 // that it does not depend on the schedule.
-[[noreturn]] void stop_shared_race(Warp& warp, Block& owner, u32 bytes, Access access, const Race& race) {
+[[noreturn]] void stop_shared_race(
+    Warp& warp, Block& owner, const u64* a, Mask mask, u32 bytes, Access access, const Race& race) {
     Block& block = *warp.block;
     Block& other_block = *block.cluster->blocks[shared_epoch::rank(race.earlier) ^ owner.rank];
     const u32 grain = bytes < 4 ? bytes : 4;
@@ -292,10 +314,17 @@ std::string other_access(const Block& owner, const Block& other, const Race& rac
                           !block.program->code[warp.here].entry->is_bulk();
     const u32 write = race.earlier_writes ? shared_epoch::pc(race.earlier) : warp.here;
     const u32 read = race.earlier_writes ? warp.here : shared_epoch::pc(race.earlier);
+    const u32 other_thread = shared_epoch::thread(race.earlier), other_pc = shared_epoch::pc(race.earlier);
+    const bool two_lanes =
+        &other_block == &block &&
+        is_of_two_lanes(warp, a, mask, bytes, access, race, other_thread, other_pc, owner.shared.granule_bytes());
     const std::string message = "race on " + name + " in shared memory: " +
-                                (other_first ? other_access(block, other_block, race) + ", " + mine
-                                             : mine + ", " + other_access(block, other_block, race)) +
-                                (in_order ? missing_barrier(block, write, read) : ", with no barrier between");
+                                (two_lanes     ? by_two_lanes(block, warp, other_thread, race.lane)
+                                 : other_first ? other_access(block, other_block, race) + ", " + mine
+                                               : mine + ", " + other_access(block, other_block, race)) +
+                                (two_lanes  ? ""
+                                 : in_order ? missing_barrier(block, write, read)
+                                            : ", with no barrier between");
     Finding finding = block.at(warp, warp.here, race.lane, FindingKind::race, message);
     if (!race.earlier_writes) {
         Warp& other = other_block.warps[shared_epoch::thread(race.earlier) / LANES];
@@ -402,8 +431,9 @@ Spread access_shared_of(
         check_shared_bounds(warp, a, mask, bytes, access);
     }
     Race race;
-    if (shared.record(warp, mask, a, bytes, access, in.strong, spread, &race))
-        stop_shared_race(warp, owner, bytes, access, race);
+    const bool strong = in.strong && !(in.parts && warp.launch->distrusts_volatile);
+    if (shared.record(warp, mask, a, bytes, access, strong, spread, &race))
+        stop_shared_race(warp, owner, a, mask, bytes, access, race);
     int lane = 0;
     if (access != Access::write && (lane = shared.uninitialised(mask, a, bytes, spread)) >= 0 && !block.pending) {
         owner.copies.check(warp, mask, a, bytes, access);

@@ -14,6 +14,8 @@ namespace {
 
 constexpr u64 PADDING = 64;  // bytes between rows in shared memory, at most, that are copied together
 
+constexpr size_t MOST_WAITS = 3;  // whose lines are listed
+
 bool overlap(u64 a, u64 a_bytes, u64 b, u64 b_bytes) {
     return a < b + b_bytes && b < a + a_bytes;
 }
@@ -90,7 +92,8 @@ void Copies::wait(Warp& warp, Mask mask, u32 groups_left, bool of_all) {
     each_lane(mask, [&](int l) {
         Wait& last = waits_[warp.index][l];
         const bool is_again = last.any && last.committed == committed[l];
-        last = {warp.here, groups_left, committed[l], is_again ? last.without + 1 : 0, true, of_all};
+        const u32 before = last.any ? last.pc : warp.here;
+        last = {warp.here, groups_left, committed[l], is_again ? last.without + 1 : 0, before, true, of_all};
     });
     for (Copy& copy : flying) {
         if (copy.barrier >= 0) continue;
@@ -369,14 +372,35 @@ const Copy* Copies::flying(u64 address, u32 bytes, int* lane) const {
     return nullptr;
 }
 
-bool Copies::committed(u64 address, u32 bytes) const {
+// What a copy in no group still needs: a commit, or cp.async.wait_all where the kernel has that, which needs none.
+std::string Copies::words_on_ungrouped(u64 address, u32 bytes) const {
+    bool any = false, waits_for_all = false;
     for (size_t w = 0; w < block_.warps.size(); ++w)
         for (const Copy& copy : flying_[w])
-            for (int l = 0; l < LANES; ++l)
-                if ((copy.mask >> l & 1) && overlap(copy.to[l], copy.bytes, address, bytes) && copy.barrier < 0 &&
-                    copy.group[l] == committed_[w][l] && !waits_[w][l].needs_no_group)
-                    return false;
-    return true;
+            for (int l = 0; l < LANES; ++l) {
+                if (!(copy.mask >> l & 1) || !overlap(copy.to[l], copy.bytes, address, bytes)) continue;
+                if (copy.barrier >= 0 || copy.group[l] != committed_[w][l]) continue;
+                any = true;
+                waits_for_all |= waits_[w][l].needs_no_group;
+            }
+    if (!any) return "";
+    bool commits = false;
+    std::vector<std::string> waits;
+    for (u32 pc = 0; pc < block_.program->code.size(); ++pc) {
+        const std::string& form = block_.program->code[pc].entry->form;
+        commits |= form == "cp.async.commit_group";
+        if (form != "cp.async.wait_all") continue;
+        const std::string line = block_.line_words(pc);
+        if (std::find(waits.begin(), waits.end(), line) == waits.end()) waits.push_back(line);
+    }
+    const std::string uncommitted = ": it is in no group, since nothing committed it (cp.async.commit_group)";
+    if (waits.empty()) return uncommitted;
+    std::string words = commits && !waits_for_all ? uncommitted + ", and" : ":";
+    words += " since it issued the copy, its thread has not come to ";
+    if (waits.size() > MOST_WAITS) return words + "a cp.async.wait_all";
+    words += "cp.async.wait_all on " + waits[0];
+    for (size_t i = 1; i < waits.size(); ++i) words += " or on " + waits[i];
+    return words;
 }
 
 void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) const {
@@ -396,9 +420,7 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
                 (form.rfind("cp.async", 0) == 0 ? bulk ? "cp.async.bulk" : "cp.async"
                                                 : form.substr(0, form.find('.', 4))) +
                 " on " + block_.line_words(*pc) + " has not been waited for" +
-                (bulk || committed(address[l], bytes)
-                     ? ""
-                     : ": it is in no group, since nothing committed it (cp.async.commit_group)"));
+                (bulk ? "" : words_on_ungrouped(address[l], bytes)));
         int lane = 0;
         const Copy* copy = bulk || access != Access::read ? nullptr : flying(address[l], bytes, &lane);
         if (bulk && access == Access::read) finding.notes = bulk_notes(address[l], bytes);
@@ -421,10 +443,15 @@ std::string Copies::note_on_wait(const Copy& copy, int lane, bool is_stage) cons
     words += ", which leaves the " + (left == 1 ? "newest group" : std::to_string(left) + " newest groups") +
              " in flight, and the copy is in " +
              (place == 1 ? "the newest one" : "the one that is number " + std::to_string(place) + " from the newest");
-    if (!is_stage && wait.without && place + wait.without > left)
+    const bool is_in_a_round = block_.line_words(wait.before) == block_.line_words(wait.pc);
+    if (!is_stage && wait.without && place + wait.without > left && is_in_a_round)
         return words +
                ": between the wait before and this one the thread committed no group. If it commits one in "
                "each round, also without copies, this wait is for the copy";
+    if (!is_stage && wait.without)
+        words += ". Between the wait before, on " + block_.line_words(wait.before) +
+                 ", and this one the thread committed no group, so this one is for the copy only if it leaves " +
+                 (place == 1 ? "none" : "at most " + std::to_string(place - 1)) + " in flight";
     return is_stage ? words : words + ": cp.async.wait_group " + std::to_string(place - 1) + " there would wait for it";
 }
 

@@ -131,7 +131,7 @@ class Copies {
     std::string note_on_wait(const Copy& copy, int lane, bool is_stage) const;
     // Words on bytes that have arrived and were not read; same_place: at the same place of another stage alone.
     std::string unread_elsewhere(u64 address, u32 bytes, bool same_place) const;
-    bool committed(u64 address, u32 bytes) const;  // whether all copies of these bytes are in groups
+    std::string words_on_ungrouped(u64 address, u32 bytes) const;  // of copies of these bytes
 
     Block& block_;
     std::deque<Copy> flying_[WARPS_PER_BLOCK];  // of each warp, in the order of issue
@@ -139,6 +139,7 @@ class Copies {
     struct Wait {  // the last one of a thread's
         u32 pc = 0, groups_left = 0, committed = 0;
         u32 without = 0;  // waits, up to this one, since each of which it has committed nothing
+        u32 before = 0;   // the pc of the one before it; its own where there is none
         bool any = false, needs_no_group = false;
     };
     Wait waits_[WARPS_PER_BLOCK][LANES];

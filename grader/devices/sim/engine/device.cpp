@@ -191,6 +191,7 @@ int Device::launch(const void* host, const Geometry& given, void** arguments, co
     // Blocks that wait for each other take turns in one order: what a wrong file does is the same in every run.
     launch.threads = cooperative || p->polls ? 1 : threads_;
     launch.forgives_copies = call_.forgives_copies;
+    launch.distrusts_volatile = call_.distrusts_volatile;
     if (card.most_resident)
         launch.resident =
             u64(card.multiprocessors) * resident_blocks(card, *p, launch.threads_per_block(), geometry.dynamic_shared);

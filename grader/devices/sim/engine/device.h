@@ -128,6 +128,7 @@ struct CallState {
     bool tracing = false;               // Device::births
     bool following = false;             // Device::trail
     bool forgives_copies = false;       // see Launch
+    bool distrusts_volatile = false;    // see Launch
     u64 maps = 0;                       // tensor maps that were encoded
     std::vector<bool> written;          // allocations that the last launch wrote
     const void* last_stream = nullptr;  // where it was launched
@@ -158,6 +159,7 @@ class Device {
         trail.begin(role, focus);
     }
     void forgive_copies() { call_.forgives_copies = true; }
+    void distrust_volatile() { call_.distrusts_volatile = true; }
     u64 next_map() { return call_.maps++; }
     std::string counters() const;  // of each kernel, as a JSON list
     std::string launched() const;  // the launches of this call, as a JSON list

@@ -55,6 +55,7 @@ struct Launch {
     Births* births = nullptr;               // null: where nan and inf come from is not noted
     Trail* trail = nullptr;                 // null: what depends on an element is not noted
     bool forgives_copies = false;           // see sim_forgive_copies
+    bool distrusts_volatile = false;        // volatile loads and stores of shared memory race like plain ones
     Heap* heap = nullptr;                   // of a kernel that calls malloc or free
     Watch* watch = nullptr;                 // null: no element is watched
 

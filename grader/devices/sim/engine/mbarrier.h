@@ -116,6 +116,9 @@ class MBarriers {
     std::string words_on_last_wait(const Warp& warp) const;
     // For a read of bytes that no thread has written: the phase that the last wait was for.
     std::vector<std::string> words_on_unwritten(const Warp& warp) const;
+    // For a bulk copy of another block that comes after the phase that the wait was for, before bytes are announced for
+    // a later one: what comes and what was announced. Else nothing.
+    std::string words_on_unannounced(const LastWait& wait, const BulkCopy& copy) const;
     // For a race: a wait that ended, and that the other thread had arrived before it touched the place at that clock.
     // Nothing where it had not.
     std::vector<std::string> words_on_early(

@@ -211,6 +211,24 @@ std::vector<std::string> MBarriers::words_on_unwritten(const Warp& warp) const {
     return {words_on_last_wait(warp)};
 }
 
+std::string MBarriers::words_on_unannounced(const LastWait& wait, const BulkCopy& copy) const {
+    const Phase* phase = phase_of(wait);
+    if (!phase || u64(copy.barrier) != wait.address || copy.phase <= phase->number || copy.rank == block_.rank)
+        return "";
+    const auto announced = [](const Phase& of) {
+        s64 sum = 0;
+        for (const PhaseStep& step : of.steps) sum += step.announced;
+        return sum;
+    };
+    if (!announced(*phase) || announced(known(wait.address)->phases.now())) return "";
+    s64 came = 0;
+    for (const PhaseStep& step : phase->steps) came += step.came;
+    const u64 all = u64(came) + copy.bytes;
+    return "; then come the " + plural(copy.bytes, "byte") +
+           " of that bulk copy, which nothing has announced: at least " + plural(all, "byte") +
+           " are of this phase, and " + std::to_string(announced(*phase)) + " are announced";
+}
+
 std::vector<std::string> MBarriers::words_on_early(
     const LastWait& wait, const std::string& whose, u32 rank, u32 thread, u32 clock, const std::string& does) const {
     const Phase* phase = phase_of(wait);

@@ -112,6 +112,7 @@ bool Warpgroups::wait(Warp& warp, u32 groups_left) {
     }
     State& state = state_of(warp);
     state.done = std::max(state.done, until);
+    state.wait = {true, warp.here, groups_left, mine};
     const u32 component = warpgroup_of_rank(block_.rank, warp.index / WARPS);
     if (until > warp.known.at(component)) warp.known.set(component, until);
     return true;
@@ -160,12 +161,26 @@ bool Warpgroups::in_use(const Warp& warp, const Row& row) {
     return row.group > state_of(warp).done && !warp.launch->forgives_copies;
 }
 
+std::string Warpgroups::too_early(const Warp& warp, u32 group) const {
+    const State& state = states_[warp_index(warp)];
+    if (group > groups_[warp_index(warp) / WARPS].committed[warp.index % WARPS])
+        return ": nothing has committed it to a group so far (wgmma.commit_group)";
+    const State::Wait& wait = state.wait;
+    if (!wait.any || wait.committed < group) return ": its group has been committed, and no wait has come since";
+    const u32 place = wait.committed - group + 1, left = wait.groups_left;
+    return ": the last wait, on " + line(wait.pc) + ", leaves the " +
+           (left == 1 ? "newest group" : std::to_string(left) + " newest groups") +
+           " in flight, and this product is in " +
+           (place == 1 ? "the newest one" : "the one that is number " + std::to_string(place) + " from the newest");
+}
+
 void Warpgroups::read_row(Warp& warp, s32 row) {
     const Row& its = row_at(warp, row);
     if (!in_use(warp, its) || !its.accumulates) return;
     stop(
         warp, warp.here, FindingKind::race,
-        "reads the accumulator of the wgmma on " + line(its.pc) + " before wgmma.wait_group has waited for it");
+        "reads the accumulator of the wgmma on " + line(its.pc) + " before wgmma.wait_group has waited for it" +
+            too_early(warp, its.group));
 }
 
 void Warpgroups::write_row(Warp& warp, s32 row, bool constant) {
@@ -174,7 +189,8 @@ void Warpgroups::write_row(Warp& warp, s32 row, bool constant) {
         stop(
             warp, warp.here, FindingKind::race,
             std::string("writes a register of the ") + (its.accumulates ? "accumulator" : "operand") +
-                " of the wgmma on " + line(its.pc) + " before wgmma.wait_group has waited for it");
+                " of the wgmma on " + line(its.pc) + " before wgmma.wait_group has waited for it" +
+                too_early(warp, its.group));
     its.writer = warp.here;
     its.set = true;
     if (its.written || constant) return;
@@ -237,7 +253,8 @@ bool knows(const Warp& warp, u32 thread, u32 clock) {
 }
 
 // A product has read what is written only now.
-[[noreturn]] void stop_late_write(Block& owner, const Warp& writer, int lane, u64 chunk, u32 product) {
+[[noreturn]] void stop_late_write(
+    Block& owner, const Warp& writer, int lane, u64 chunk, u32 product, const LastWait& wait) {
     const bool bulk = owner.program->code[writer.here].entry->is_bulk();
     const std::string who = writer.block->thread(writer.thread(lane)) +
                             (writer.block == &owner ? "" : " of block rank " + std::to_string(writer.block->rank));
@@ -246,6 +263,8 @@ bool knows(const Warp& warp, u32 thread, u32 clock) {
     finding.message = "race on " + owner.shared_place(chunk, CHUNK, false).text + " in shared memory: the wgmma on " +
                       owner.line_words(product) + " reads it before " + (bulk ? "the bulk copy of " : "") + who +
                       " on " + owner.line_words(writer.here) + " writes it, with no barrier between";
+    const BulkCopy* copy = owner.copies.beginning();
+    if (copy && !finding.phases.empty()) finding.phases[0] += owner.mbarriers.words_on_unannounced(wait, *copy);
     owner.stop_at(std::move(finding));
 }
 
@@ -268,6 +287,7 @@ void Warpgroups::read_chunk(Warp& warp, u64 address) {
                 "reads " + place() + " by a matrix descriptor, which no thread has written"));
             block_.pending->phases = block_.mbarriers.words_on_unwritten(warp);
             read_unwritten_ = true;
+            unwritten_wait_ = block_.mbarriers.last_wait(warp);
         }
     }
     for (u64 at = address; at < address + CHUNK; at += shared.granule_bytes()) {
@@ -305,7 +325,7 @@ void Warpgroups::check_write(Warp& warp, Mask mask, const u64* address, u32 byte
                 if (warp.knows_component(l, warpgroup_of_rank(block_.rank, g), 0, reading.group)) continue;
                 u64 place[LANES] = {chunk * CHUNK};
                 if (read_unwritten_ && block_.shared.uninitialised(1, place, CHUNK) >= 0)
-                    stop_late_write(block_, warp, l, *place, reading.pc);
+                    stop_late_write(block_, warp, l, *place, reading.pc, unwritten_wait_);
                 check_waits(warp, g, reading, address[l], bytes);
                 Finding finding = warp.block->at(
                     warp, warp.here, l, FindingKind::race,

@@ -14,6 +14,7 @@
 
 #include "clock.h"
 #include "finding.h"
+#include "phases.h"
 #include "product.h"
 #include "program.h"
 
@@ -88,6 +89,10 @@ class Warpgroups {
         u32 done = 0;        // groups that it has waited for
         u32 last_group = 0;  // that has a product of it
         u32 last_pc = 0;     // of that product
+        struct Wait {        // the last one that ended
+            bool any = false;
+            u32 pc = 0, groups_left = 0, committed = 0;
+        } wait;
     };
     struct Reading {
         u32 group = 0, pc = 0;
@@ -98,6 +103,7 @@ class Warpgroups {
     static u32 warp_index(const Warp& warp);
     Row& row_at(const Warp& warp, s32 row) { return state_of(warp).rows[size_t(row) / ROW_STEP]; }
     bool in_use(const Warp& warp, const Row& row);
+    std::string too_early(const Warp& warp, u32 group) const;  // why a product of that group has not been waited for
     [[noreturn]] void left_out(const Warp& missing, const Step& step) const;
     [[noreturn]] void stop(const Warp& warp, u32 pc, FindingKind kind, const std::string& message) const;
     std::string line(u32 pc) const;
@@ -114,6 +120,7 @@ class Warpgroups {
     std::vector<Reading> readings_;  // [chunk][warpgroup]
     bool any_ = false;
     bool read_unwritten_ = false;  // a product has read what no thread had written: the block's pending finding
+    LastWait unwritten_wait_;      // the last wait of its warp then
     u64 verified_ = 0;             // the last writer of shared memory that a product could read, and by which warp
     u32 verified_by_ = 0;
 };
