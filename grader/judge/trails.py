@@ -1,5 +1,6 @@
-"""An input element that a wrong answer lacks, or must not have -> the places in memory through which it goes, and where
-its way ends: which line writes it to shared memory, and which one reads it there.
+"""An input element that a wrong answer lacks, must not have, or has twice -> the places in memory through which it
+goes, and where its way ends: which line writes it to shared memory, and which one reads it there; the lines that it
+goes by, where the instructions between them are known, too (routes.py).
 
 The case is called twice, and only that element differs between the calls. The simulator says which accesses move other
 bytes in the second: each of them is a place that depends on the element. If the element changes the wrong answer
