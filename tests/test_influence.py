@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from test_check import Arrays
 from test_diagnosis import clue, f32, of_softmax, of_sum, told
 
 from grader.content.spec import Accumulated, Exact, InputKind, Parameter, Size, Spec, Tensor, integers, normal
+from grader.judge.influence import _Search
 from grader.verdict import Verdict
 
 pytestmark = passed_before.GRADER
@@ -295,3 +296,60 @@ def test_whole_numbers_that_are_summed() -> None:
         return {"y": weighed.sum().reshape(1).astype(numpy.int32)}
 
     assert "x[40] counts 2 times in y[0]" in probed(told(answer, spec))
+
+
+# -- what is 0 by chance ---------------------------------------------------------------------------------------------
+
+
+def scaled(x: Array, weight: Array) -> Array:
+    """The rows of x over their root mean square, times the weights."""
+    y: Array = x / numpy.sqrt((x**2).mean(axis=1, keepdims=True) + EPS) * weight
+    return y
+
+
+def of_scaled(reference: Callable[[Array, Array], Array], *, shape: tuple[str, ...] = ("cols",)) -> Spec:
+    return of_norm(
+        inputs=(Tensor("x", ("rows", "cols")), Tensor("weight", shape)),
+        parameters=(),
+        reference=lambda x, weight, sizes: reference(x, weight),
+        tolerance=Accumulated(terms=lambda sizes: 20, magnitude=lambda x, weight, sizes: 4 + abs(x * weight)),
+    )
+
+
+@pytest.mark.parametrize("factor", [0.0, 3.0])
+def test_an_element_that_is_0_for_all_inputs(factor: float) -> None:
+    """Not the weight that it lacks, too, is said to be the cause."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        y = scaled(*(inputs[name].astype(float) for name in ("x", "weight")))
+        y[0, 0] *= factor
+        return {"y": f32(y)}
+
+    words = probed(told(answer, of_scaled(scaled)))
+    assert (words == "y[0, 0] is 0 for all inputs") is (factor == 0), words
+
+
+def test_a_factor_whose_coefficient_is_0_by_chance_may_belong() -> None:
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        return {"y": f32(inputs["x"].astype(float) * inputs["weight"])}
+
+    words = probed(told(answer, of_scaled(lambda x, weight: (x - 1) * weight, shape=("rows", "cols"))))
+    assert "does not belong" not in words
+
+
+def test_a_run_without_influence_reaches_its_end() -> None:
+    class Deaf(_Search):
+        """All but the first element change nothing."""
+
+        def __init__(self) -> None:
+            pass
+
+        def must_change(self, risen: Sequence[int]) -> bool:
+            return True
+
+        def changes(self, risen: Sequence[int]) -> bool | None:
+            return 0 in risen
+
+    for size in (2, 3, 64, 100, 1000, 1024):
+        assert Deaf()._grown(range(size), size - 1, -1) == 1
+        assert Deaf()._grown(range(size), 1, 1) == size - 1

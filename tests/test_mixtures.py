@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -14,6 +15,8 @@ from test_diagnosis import clue, told
 
 from grader.content.formulas import softmax
 from grader.content.spec import Accumulated, InputKind, Size, Spec, Tensor, normal
+from grader.judge.mixtures import _strangers
+from grader.judge.target import Element, Part
 
 pytestmark = passed_before.GRADER
 
@@ -156,3 +159,10 @@ def test_rows_that_take_the_weights_of_others_are_no_sums_that_are_not_rescaled(
         return {"O": out.astype(numpy.float32)}
 
     assert "rescaled" not in clue(told(answer, of_attention(first=9)), "probe")
+
+
+def test_a_row_that_counts_several_times_is_followed_with_its_number() -> None:
+    mean = SimpleNamespace(values=SimpleNamespace(name="V"), width=16, target=SimpleNamespace(flat=18))
+    found = list(_strangers(mean, numpy.array([0.2, 0.2, 0.6]), numpy.full(3, 1 / 3)))  # type: ignore[arg-type]
+    assert found == [Element("V", 2 * 16 + 2, Part.REPEATED, 3)]
+    assert not list(_strangers(mean, numpy.full(3, 1 / 3), numpy.full(3, 1 / 3)))  # type: ignore[arg-type]

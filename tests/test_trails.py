@@ -15,11 +15,12 @@ from test_diagnosis import of_sum
 from grader.content.catalog import Kata
 from grader.content.spec import Exact, Tensor
 from grader.devices import Call, Outcome, Scalar
-from grader.devices.counters import Trail, TrailStep
+from grader.devices.counters import Route, RouteSite, Trail, TrailStep, Writer
 from grader.devices.sim import SimDevice
 from grader.judge.case import Case, CaseKey
 from grader.judge.lab import Lab, judged
 from grader.judge.probes import probe
+from grader.judge.routes import by_lines, only_way
 
 pytestmark = passed_before.REPOSITORY
 
@@ -31,15 +32,15 @@ def device() -> Iterator[SimDevice]:
     yield open_device(TRAILS)
 
 
-def trail(device: SimDevice, launcher: str, changed: int, *, n: int = 64) -> Trail:
-    """Of x[changed], in a call with n elements."""
+def trail(device: SimDevice, launcher: str, changed: int, *, n: int = 64, focus: int = 0) -> Trail:
+    """Of x[changed], in a call with n elements, to y[focus]."""
 
     def call(number: int) -> Outcome:
         x = [1.0 + i for i in range(n)]
         x[changed] += 16 * (number == 2)
         buffers = (given("x", "f32", x), wanted("y", "f32", n))
         scalars = (Scalar("n", "int", n),)
-        return device.call(Call(launcher, buffers, scalars, limits=LIMITS, watch=(("y", 0),), trail=number))
+        return device.call(Call(launcher, buffers, scalars, limits=LIMITS, watch=(("y", focus),), trail=number))
 
     assert call(1).trail == Trail()
     found = call(2).trail
@@ -84,6 +85,35 @@ def test_the_lanes_that_read_a_place_are_told(device: SimDevice) -> None:
 def test_calls_that_go_different_ways_are_said_to_be_parted(device: SimDevice) -> None:
     assert trail(device, "in_two_ways", 0).parted
     assert not trail(device, "in_two_ways", 40).parted
+
+
+def by(trail: Trail) -> list[tuple[str, int | None, tuple[int, ...], int]]:
+    """Of each site of the route what it does, on which line, called from where, and how often it reads the element."""
+    return [(site.access, site.by.line, site.by.callers, site.beginnings) for site in trail.route.sites]
+
+
+def test_the_lines_through_registers(device: SimDevice) -> None:
+    read, call, write, helper = (
+        line_of(TRAILS, marker) for marker in ("computed_read", "computed_call", "computed_write", "scaled")
+    )
+    found = trail(device, "computed", 42, focus=41)
+    assert by(found)[0] == ("read", read, (), 1)
+    assert ("result", helper, (call,), 0) in by(found)
+    assert by(found)[-1] == ("write", write, (), 0)
+    assert found.route.reached and found.route.paths == 1
+
+
+def test_how_often_an_element_is_in_a_sum(device: SimDevice) -> None:
+    once, again = (line_of(TRAILS, f"read_{which}") for which in ("once", "again"))
+    found = trail(device, "read_twice", 0)
+    assert [line for _, line, _, beginnings in by(found) if beginnings] == [once, again]
+    assert found.route.paths == 2
+    assert trail(device, "read_twice", 3).route.paths == 1
+
+
+def test_of_a_product_of_matrices_no_route_is_told(device: SimDevice) -> None:
+    found = trail(device, "product", 0, n=32)
+    assert found.steps and found.route == Route()
 
 
 # -- the clue --------------------------------------------------------------------------------------------------------
@@ -149,6 +179,53 @@ def test_an_element_in_the_place_of_another(device: SimDevice) -> None:
     words = path(device, "swapped", 64, copies=True)
     assert has(words, f"x[40] gets to y[41] through tile[40], which line {put} writes and line {take} reads")
     assert has(words, f"x[41] is in tile[41], which line {put} writes, and no thread reads it there")
+
+
+def test_an_element_that_is_read_twice(device: SimDevice) -> None:
+    once, again = (line_of(TRAILS, f"read_{which}") for which in ("once", "again"))
+    assert path(device, "read_twice", 64) == f"x[0] is read 2 times for y[0]: on line {once} and on line {again}"
+
+
+def test_an_element_that_comes_in_two_ways(device: SimDevice) -> None:
+    put, take, own = (line_of(TRAILS, f"two_ways_{which}") for which in ("put", "take", "sum"))
+    words = path(device, "two_ways", 32)
+    assert words == f"x[0] gets to y[0] in two ways: by lines {own}, {put} and {take}, and by line {own}"
+
+
+def test_the_lines_of_an_element_that_does_not_belong(device: SimDevice) -> None:
+    read, call, write, helper = (
+        line_of(TRAILS, marker) for marker in ("computed_read", "computed_call", "computed_write", "scaled")
+    )
+    words = path(device, "computed", 64, copies=True)
+    assert words == f"x[42] gets to y[41] by lines {read}, {call}, {helper} (called on line {call}) and {write}"
+
+
+# -- lines in words --------------------------------------------------------------------------------------------------
+
+
+def site(line: int, *callers: int, access: str = "result", beginnings: int = 0, file: str = "mine.cu") -> RouteSite:
+    return RouteSite(access, "", beginnings, Writer("kernel", file, line, callers=callers))
+
+
+def test_a_helper_is_told_with_the_line_that_calls_it() -> None:
+    of = Route((site(4), site(7, 30), site(8, 12, 31), site(9, 12, 31), site(1, 33, file="kata.cuh")), reached=True)
+    assert by_lines(only_way(of, "mine.cu")) == "lines 4, 7 (called on line 30), 31 and 33"
+
+
+def test_what_all_lines_are_called_from_is_left_out() -> None:
+    of = Route((site(4, 50), site(7, 30, 50), site(9, 50)), reached=True)
+    assert by_lines(only_way(of, "mine.cu")) == "lines 4, 7 (called on line 30) and 9"
+
+
+def test_of_many_lines_the_first_and_the_last_are_told() -> None:
+    assert by_lines([str(line) for line in range(1, 10)]) == "lines 1, 2, 3, 4, ..., 8 and 9"
+
+
+def test_of_several_ends_only_what_all_ways_have_is_told() -> None:
+    sites = (site(4, access="read"), site(5), site(6), site(7, access="write"))
+    assert only_way(Route(sites, ((0, 1, 3), (0, 1, 2))), "mine.cu") == ["4", "5"]
+    assert only_way(Route(sites, ((0, 3), (0, 1, 2))), "mine.cu") == []
+    assert only_way(Route(sites), "mine.cu") == []
 
 
 def test_a_device_that_follows_nothing_is_not_asked(device: SimDevice) -> None:

@@ -176,17 +176,48 @@ class TrailStep:
 
 
 @dataclass(frozen=True)
+class RouteSite:
+    """An instruction on the ways of an element to an output: its first thread there.
+
+    ``access`` is "read", "write", "atomic" or "result", which has no ``place``. ``beginnings``: how often it reads the
+    element itself.
+    """
+
+    access: str
+    place: str
+    beginnings: int
+    by: Writer
+
+
+@dataclass(frozen=True)
+class Route:
+    """All ways of an element to the first watched element, or, if not ``reached``, to all that the call ends with.
+
+    ``sites`` are in the order of time. ``ways`` are places in it: of each way up to where all have come together, or of
+    each to another end; empty where they are many. ``paths`` is how often the element is in the watched one,
+    where that is a sum; 0 if not known.
+    """
+
+    sites: tuple[RouteSite, ...] = ()
+    ways: tuple[tuple[int, ...], ...] = ()
+    paths: int = 0
+    reached: bool = False
+
+
+@dataclass(frozen=True)
 class Trail:
     """The accesses of a call that move other bytes than those of the call before it, in the order of time.
 
     In full for the block that writes the first watched element, a few of all others. ``parted``: the two calls do not
     go the same way, or one is too long: then steps may be missing. ``blind``: the launches read shared memory in ways
-    that are not noted, too, such as wgmma and bulk stores.
+    that are not noted, too, such as wgmma and bulk stores. ``route`` is empty where a value on the way is not
+    followed, as in products of matrices.
     """
 
     steps: tuple[TrailStep, ...] = ()
     parted: bool = False
     blind: bool = False
+    route: Route = Route()
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ class _Search:
             inside = must[min(known, to) : max(known, to) + 1]
             if to != known and self.must_change(inside) and self.changes(inside) is False:
                 known = to
-            width //= 2
+            width = 0 if width == 1 else (width + 1) // 2
         return known
 
     def foreign(self, others: Sequence[int]) -> int | None:

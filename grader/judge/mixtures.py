@@ -226,12 +226,11 @@ def _members(mean: Mixture, got: ndarray, want: ndarray) -> str | None:
     import numpy
 
     members = want > SMALL
-    present = got[got > SMALL]
     if not bool((got >= -SMALL).all()) or not members.any():
         return None
-    if not present.size:
+    if not bool((got > SMALL).any()):
         return f"no row of {mean.values.name} has a weight in {mean.words}"
-    unit = float(numpy.median(got[(got > SMALL) & members])) if bool((got[members] > SMALL).any()) else present.min()
+    unit = _unit(got, members)
     times = numpy.rint(got / unit).astype(int)
     if not bool((abs(got - times * unit) <= CLOSE * got + SMALL).all()):
         return None
@@ -260,15 +259,30 @@ def _members(mean: Mixture, got: ndarray, want: ndarray) -> str | None:
     return None
 
 
+def _unit(got: ndarray, members: ndarray) -> float:
+    """The weight of one row, of some that are not 0."""
+    import numpy
+
+    own = got[(got > SMALL) & members]
+    return float(numpy.median(own)) if own.size else float(got[got > SMALL].min())
+
+
 def _strangers(mean: Mixture, got: ndarray, want: ndarray) -> Iterator[Element]:
-    """The first row that has a weight and must not, and the first that has none and must: the element of each in the
-    target's column."""
+    """The first row that has a weight and must not, the first that has none and must, the first that has several: the
+    element of each in the target's column."""
+    import numpy
+
+    members, present = want > SMALL, got > SMALL
+    times = numpy.rint(got / _unit(got, members)).astype(int) if bool(present.any()) else numpy.ones(len(got), int)
     for rows, part in (
-        ((want <= SMALL) & (got > SMALL), Part.FOREIGN),
-        ((want > SMALL) & (got <= SMALL), Part.LACKING),
+        (~members & present, Part.FOREIGN),
+        (members & ~present, Part.LACKING),
+        (members & (times > 1), Part.REPEATED),
     ):
         if bool(rows.any()):
-            yield Element(mean.values.name, int(rows.argmax()) * mean.width + mean.target.flat % mean.width, part)
+            row = int(rows.argmax())
+            flat = row * mean.width + mean.target.flat % mean.width
+            yield Element(mean.values.name, flat, part, int(times[row]))
 
 
 def _runs(rows: ndarray, times: ndarray) -> list[tuple[int, int]]:

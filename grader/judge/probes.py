@@ -42,7 +42,7 @@ def probe(lab: Lab, one: Judged) -> Iterator[Clue]:
     found = list(_copies(lab, one)) or list(mixture(target_of(lab, one))) or list(_larger_copies(lab, one))
     if not found and (found := [Observed(words) for words in normaliser(lab, one)]):
         found = list(influences(lab, one)) or found  # elements that are left out say more than a sum that lacks them
-    found = found or [*_sums(lab, one), *_products(lab, one)]
+    found = found or [*_constant(lab, one)] or [*_sums(lab, one), *_products(lab, one)]
     found = found or [Observed(words) for words in of_integers(lab, one)] or list(influences(lab, one))
     for each in found[:2]:
         yield Clue("probe", each.words)
@@ -75,7 +75,9 @@ def _is_linear(target: Target, name: str, base: Mapping[str, ndarray], *, alone:
         made = [target.reference({**others, name: value}) for value in (first, second, first + second, 0 * first)]
         if not all(bool(numpy.isfinite(each).all()) for each in made) or bool(made[3].any()):
             return False
-        if not bool(made[0].any()) or not numpy.allclose(made[0] + made[1], made[2], rtol=1e-6, atol=1e-6):
+        if not any(bool(each.any()) for each in made[:2]):
+            return False
+        if not numpy.allclose(made[0] + made[1], made[2], rtol=1e-6, atol=1e-6):
             return False
     return True
 
@@ -189,6 +191,28 @@ def _shift(shape: Sequence[int], got: ndarray, want: ndarray) -> str | None:
     return None
 
 
+# -- constants -------------------------------------------------------------------------------------------------------
+
+
+def _constant(lab: Lab, one: Judged) -> Iterator[Observed]:
+    """An element that depends on no input, though one has an element for it: a factor that it lacks, too, is not the
+    cause. The two calls differ in all inputs."""
+    target = target_of(lab, one)
+    inputs = floats(target)
+    own = [each for each in inputs if tuple(each.extent(one.case.sizes)) == target.shape]
+    if not own or len(inputs) < 2 or len(inputs) < len(lab.spec.inputs):
+        return
+    twice = [_ones(target), _drawn(target)]
+    answers = [target.answer(each) for each in twice]
+    if any(answer is None for answer in answers):
+        return
+    got = {float(answer[target.flat]) for answer in answers if answer is not None}
+    right = {float(target.reference(each)[target.flat]) for each in twice}
+    if len(got) == 1 and got == {0.0} and 0.0 not in right:
+        elements = tuple(Element(each.name, target.flat, Part.OWN) for each in own)
+        yield Observed(f"{target.words} is 0 for all inputs", target, elements)
+
+
 # -- sums ------------------------------------------------------------------------------------------------------------
 
 
@@ -238,13 +262,36 @@ def _terms(target: Target, name: str, base: Mapping[str, ndarray], asked: int) -
         search = _Terms(target, name, base, weights, places, asked, belongs)
         runs = search.runs()
         asked = search.asked
+        if runs and not belongs and any(_may_belong(target, name, int(places[run.first])) for run in runs[:RANGES]):
+            return
         if runs:
-            part = Part.LACKING if belongs else Part.FOREIGN
-            named = [int(places[run.first]) for run in runs[:RANGES] if not belongs or run.times == 0]
             words = _terms_words(target, name, shape, places, runs, belongs)
-            yield Observed(words, target, tuple(Element(name, flat, part) for flat in named))
+            yield Observed(words, target, tuple(_element(name, places, run, belongs) for run in runs[:RANGES]))
         elif search.failed:
             return
+
+
+def _may_belong(target: Target, name: str, flat: int) -> bool:
+    """Whether the element changes the target where the other inputs have other numbers: with those that were asked
+    with, its coefficient is 0 by chance."""
+    inputs = {each: 0.5 * value for each, value in _drawn(target).items()}
+    risen = {**inputs, name: inputs[name].copy()}
+    risen[name].reshape(-1)[flat] += 1.0
+    before, after = (target.reference(each)[target.flat] for each in (inputs, risen))
+    return bool(before != after)
+
+
+def _drawn(target: Target) -> dict[str, ndarray]:
+    import numpy
+
+    rng = numpy.random.default_rng(19)
+    return {each: rng.choice((1.0, 2.0, 3.0), value.shape) for each, value in _ones(target).items()}
+
+
+def _element(name: str, places: ndarray, run: Run, belongs: bool) -> Element:
+    """The first of a range."""
+    part = Part.FOREIGN if not belongs else Part.LACKING if run.times == 0 else Part.REPEATED
+    return Element(name, int(places[run.first]), part, run.times)
 
 
 def _support(target: Target, name: str, base: Mapping[str, ndarray]) -> ndarray | None:

@@ -27,15 +27,18 @@ class Part(Enum):
     LACKING = "it must change the target, and does not"
     FOREIGN = "it changes the target, and must not"
     MET = "it is multiplied with another element than it must be"
+    OWN = "the target must be made of it, and is 0"
+    REPEATED = "it counts several times in the target, and must count once"
 
 
 @dataclass(frozen=True)
 class Element:
-    """An element of an input, ``flat`` elements behind its first."""
+    """An element of an input, ``flat`` elements behind its first. ``times``: how often a repeated one counts."""
 
     name: str
     flat: int
     part: Part
+    times: int = 1
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""An input element that a wrong answer lacks, or must not have -> the places in memory through which it goes, and where
-its way ends: which line writes it to shared memory, and which one reads it there.
+"""An input element that a wrong answer lacks, must not have, or has twice -> the places in memory through which it
+goes, and where its way ends: which line writes it to shared memory, and which one reads it there; the lines that it
+goes by, where the instructions between them are known, too (routes.py).
 
 The case is called twice, and only that element differs between the calls. The simulator says which accesses move other
 bytes in the second: each of them is a place that depends on the element. If the element changes the wrong answer
@@ -16,6 +17,7 @@ from grader.devices import Outcome
 from grader.devices.counters import Trail, TrailStep, Writer
 from grader.judge.cards import WARP
 from grader.judge.lab import element
+from grader.judge.routes import beginnings, by_lines, only_way, two_ways
 from grader.judge.target import Element, Part, Target, floats
 from grader.verdict import Clue
 
@@ -68,7 +70,8 @@ def _way(target: Target, one: Element) -> _Way | None:
     if found is None or found.parted or writer is None or writer.block is None:
         return None
     before, after = (target.bytes_of(outcome) for outcome in outcomes)
-    if (before != after) is (one.part is Part.LACKING) or (right[0] != right[1]) is (one.part is Part.FOREIGN):
+    lacks, must = one.part in (Part.LACKING, Part.OWN), one.part is not Part.FOREIGN
+    if (before == after) is not lacks or (right[0] != right[1]) is not must:
         return None
     launches = [each for each in outcomes[1].launched if each.kernel == writer.kernel]
     if len(launches) != 1 or launches[0].times > 1:  # which of them it was, is not known
@@ -142,6 +145,11 @@ class _Way:
     def is_target(self, step: TrailStep) -> bool:
         return step.buffer == self.target.name
 
+    def lines(self, *without: str) -> str:
+        """Those that it goes by, wherever it gets to, without some accesses; empty where that is not known."""
+        lines = only_way(self.trail.route, self.writer.file, without=without)
+        return by_lines(lines) if lines else ""
+
     def outputs(self) -> str:
         """Where it gets to, if that is nowhere or one element of an output."""
         written = [each for each in self.trail.steps if each.access != "read"]
@@ -151,7 +159,7 @@ class _Way:
         if len({_place(each) for each in written}) > 1 or not self.is_target(first):
             return ""
         place = self.target.at(first.index)
-        return f"; of all that is written to memory, only {place} depends on it ({_line(first, '').rstrip()})"
+        return f"; of all that is written to memory, only {place} depends on it ({self.lines('read') or _at(first.by)})"
 
     def reads(self) -> list[TrailStep]:
         """Those of the element itself."""
@@ -196,11 +204,27 @@ def _foreign(way: _Way) -> _Said | None:
         others = {each.place for each in taken if each.by.line == last.by.line} != {last.place}
         words = f"{way.name} gets to {way.target.words} through {last.place}{' and others' * others}"
         return _Said(f"{words}, which {_line(way.source(last), 'writes')} and {_line(last, 'reads')}", last.by.line)
+    if lines := way.lines():
+        return _Said(f"{way.name} gets to {way.target.words} by {lines}", way.trail.route.sites[0].by.line)
     direct = [each for each in way.reads() if way.is_in_thread(each)]
     if direct and not any(way.is_in_block(each) for each in way.kept()):
         last = direct[-1]
         return _Said(f"{way.name} gets to {way.target.words} where {_line(last, 'reads')} it", last.by.line)
     return None
+
+
+def _repeated(way: _Way) -> _Said | None:
+    """Where an element is read several times for the target, or how it gets there in two ways. Nothing where it is not
+    known to be read as often as it counts."""
+    route, file = way.trail.route, way.writer.file
+    if not route.reached:
+        return None
+    line = route.sites[0].by.line
+    if route.paths == way.one.times == sum(each.beginnings for each in route.sites):
+        read = beginnings(route, file)
+        return _Said(f"{way.name} is read {route.paths} times for {way.target.words}: {read}", line) if read else None
+    ways = two_ways(route, file) if way.one.times == 2 else ""
+    return _Said(f"{way.name} gets to {way.target.words} in two ways: {ways}", line) if ways else None
 
 
 def _met(way: _Way) -> _Said | None:
@@ -233,11 +257,29 @@ def _lost(way: _Way) -> _Said | None:
     if reads := way.reads():
         lines = dict.fromkeys(each.by.line for each in reads if _thread(each.by) == _thread(reads[0].by))
         where = f"on line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
-        return _Said(f"{_who(reads[0].by)} reads {way.name} {where}{way.outputs()}", reads[0].by.line, 1)
+        other = _other_thread(way, reads) if any(each.access != "read" for each in trail.steps) else ""
+        return _Said(f"{_who(reads[0].by)} reads {way.name} {where}{way.outputs()}{other}", reads[0].by.line, 1)
     if not way.steps:
         block = _triple(way.writer.block)
         return _Said(f"no thread of block {block}, which writes {way.target.words}, reads {way.name}", None, 0)
     return None
+
+
+def _other_thread(way: _Way, reads: Sequence[TrailStep]) -> str:
+    """Who writes the target, where that is none of the threads that read the element."""
+    if any(way.is_in_thread(each) for each in reads) or way.writer.line is None or way.writer.thread is None:
+        return ""
+    return f"; {way.target.words} is written by {_who(way.writer)} on {_at(way.writer)}"
+
+
+def _own(way: _Way) -> _Said | None:
+    """Who reads an element that the target must be made of, where it is not who writes the target."""
+    reads = way.reads()
+    other = _other_thread(way, reads) if reads else ""
+    if not other:
+        return _lost(way)
+    line = reads[0].by.line
+    return _Said(f"{_who(reads[0].by)} reads {way.name} on {_at(reads[0].by)}{other}", line, 1)
 
 
 def _is_put_last(way: _Way, last: TrailStep, taken: Sequence[TrailStep]) -> bool:
@@ -251,7 +293,7 @@ def _taken(way: _Way, taken: Sequence[TrailStep]) -> _Said | None:
     if own := way.taken_for_target():
         last = own[-1]
         words = f"{way.name} is in {last.place}, which {_line(way.source(last), 'writes')} and {_line(last, 'reads')}"
-        return _Said(f"{words}; {way.target.words} does not depend on what is read there", last.by.line, 4)
+        return _Said(f"{words}; {way.target.words} does not depend on what is read there{_used(way)}", last.by.line, 4)
     near = [each for each in taken if way.is_in_block(each)]
     if not near:
         return None
@@ -262,13 +304,22 @@ def _taken(way: _Way, taken: Sequence[TrailStep]) -> _Said | None:
     return _Said(f"{words}; {read}", last.by.line, 3)
 
 
-_WORDS = {Part.LACKING: _lost, Part.FOREIGN: _foreign, Part.MET: _met}
+def _used(way: _Way) -> str:
+    """Where it is used for others."""
+    lines = way.lines("read", "write", "atomic")
+    return f": it is used for other elements, on {lines}" if lines else ""
+
+
+_WORDS = {Part.LACKING: _lost, Part.FOREIGN: _foreign, Part.MET: _met, Part.REPEATED: _repeated, Part.OWN: _own}
+
+
+def _at(by: Writer) -> str:
+    """``line 7 (called on line 30)``"""
+    return f"line {by.line}" + (f" (called on line {by.callers[0]})" if by.callers else "")
 
 
 def _line(step: TrailStep, verb: str) -> str:
-    """``line 7 (called on line 30) writes``"""
-    called = f" (called on line {step.by.callers[0]})" if step.by.callers else ""
-    return f"line {step.by.line}{called} {verb}"
+    return f"{_at(step.by)} {verb}"
 
 
 def _thread(by: Writer) -> tuple[object, ...]:

@@ -36,6 +36,8 @@ from grader.devices.counters import (
     KernelCoverage,
     Launch,
     Launched,
+    Route,
+    RouteSite,
     Trail,
     TrailStep,
     Writer,
@@ -192,7 +194,18 @@ class _Leaving:
         return self._gone_at <= then
 
 
-_SAID_OF_KERNELS = (CallCounters, KernelCounters, KernelCoverage, Launch, Launched, Trail, TrailStep, Writer)
+_SAID_OF_KERNELS = (
+    CallCounters,
+    KernelCounters,
+    KernelCoverage,
+    Launch,
+    Launched,
+    Route,
+    RouteSite,
+    Trail,
+    TrailStep,
+    Writer,
+)
 
 
 def _as_alone(tag: str, outcome: Outcome) -> Outcome:

@@ -95,3 +95,50 @@ __global__ void in_two_ways_kernel(const float* x, float* y, int n) {
     y[threadIdx.x] = sum;
 }
 LAUNCHER(in_two_ways, 1, 64)
+
+// ---- the ways through registers
+
+__global__ void read_twice_kernel(const float* x, float* y, int n) {
+    float sum = 0;
+    for (int i = threadIdx.x; i < n; i += 32) sum += x[i];  // read_once
+    if (threadIdx.x == 1) sum += x[0];                      // read_again
+    sum = warp_sum(sum);
+    if (threadIdx.x == 0) y[0] = sum;
+}
+LAUNCHER(read_twice, 1, 32)
+
+__global__ void two_ways_kernel(const float* x, float* y, int n) {
+    __shared__ float before_smem;
+    const float sum = warp_sum(threadIdx.x < n ? x[threadIdx.x] : 0.0f);  // two_ways_sum
+    if (threadIdx.x == 0) before_smem = sum;                              // two_ways_put
+    __syncwarp();
+    if (threadIdx.x == 0) y[0] = before_smem + sum;  // two_ways_take
+}
+LAUNCHER(two_ways, 1, 32)
+
+__device__ __forceinline__ float scaled(float value, float scale) {
+    return value * scale;  // scaled
+}
+
+// y[i] must be x[i], and is a mean of others.
+__global__ void computed_kernel(const float* x, float* y, int n) {
+    const float other = x[(threadIdx.x + 1) % n];  // computed_read
+    float value = x[threadIdx.x];
+    if (threadIdx.x == 41) value = scaled(value + other, 0.5f);  // computed_call
+    y[threadIdx.x] = value;                                      // computed_write
+}
+LAUNCHER(computed, 1, 64)
+
+// A product of matrices adds to what has been read.
+__global__ void product_kernel(const float* x, float* y, int n) {
+    const float a = x[threadIdx.x];
+    float d[4] = {a, a, a, a};
+    const unsigned one = 0x3f800000u;
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %4, %4, %4}, {%4, %4}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(one));
+    y[threadIdx.x] = d[0];
+}
+LAUNCHER(product, 1, 32)

@@ -28,8 +28,10 @@ const char* name_of(Access access) {
 }
 
 void run(Warp& warp, const Instruction& in, Mask mask) {
-    plain_of(warp).run(warp, in, mask);
-    warp.launch->trail->settle(warp);
+    const Instruction& plain = plain_of(warp);
+    plain.run(warp, in, mask);
+    if (plain.check_access) warp.launch->trail->settle(warp);
+    warp.launch->trail->results(warp, plain, mask);
 }
 
 Spread check(Warp& warp, const Instruction& in, Mask mask, u32 bytes, Access access, u8** at) {
@@ -59,6 +61,8 @@ void Trail::begin(Role role, u64 focus) {
     role_ = role;
     focus_ = focus;
     focus_launch_ = focus_block_ = 0;
+    focus_bytes_ = 0;
+    routes_.begin(role == Role::first);
     launch_ = time_ = bytes_ = 0;
     blind_ = false;
     steps_.clear();
@@ -67,6 +71,7 @@ void Trail::begin(Role role, u64 focus) {
 
 void Trail::begin_launch(const Program& program, u32 blocks_per_cluster) {
     ++launch_;
+    routes_.begin_launch(program);
     blind_ |= program.async_proxy || program.multiplies || blocks_per_cluster > 1;
 }
 
@@ -75,7 +80,8 @@ Trail::Stream& Trail::stream_of(const Warp& warp) {
 }
 
 void Trail::note(
-    const Warp& warp, u32 pc, bool shared, Access access, Mask mask, const u64* a, u32 bytes, u8* const* at) {
+    const Warp& warp, u32 pc, bool shared, Access access, Mask mask, const u64* a, u32 bytes, u8* const* at,
+    bool landed) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (parted_) return;
     bytes_ += u64(__builtin_popcount(mask)) * (bytes + sizeof(u64));
@@ -86,10 +92,14 @@ void Trail::note(
     Stream& stream = stream_of(warp);
     stream.unsettled.emplace_back();
     Event& event = stream.unsettled.back();
-    event.pc = pc, event.bytes = bytes, event.mask = mask, event.shared = shared, event.access = access;
+    event.pc = pc, event.bytes = bytes, event.mask = mask, event.shared = shared, event.access = access,
+    event.landed = landed;
     each_lane(mask, [&](int l) {
-        if (!shared && access != Access::read && a[l] <= focus_ && focus_ < a[l] + bytes)
+        if (!shared && access != Access::read && a[l] <= focus_ && focus_ < a[l] + bytes) {
             focus_launch_ = launch_, focus_block_ = linear(warp);
+            const Allocation* allocation = warp.launch->memory->find(focus_);
+            focus_bytes_ = allocation ? std::max(allocation->itemsize, 1u) : 1;
+        }
         event.addresses.push_back(a[l]);
         event.at.push_back(at[l]);
     });
@@ -113,8 +123,13 @@ void Trail::settle(const Warp& warp, Stream& stream) {
 }
 
 void Trail::note_landed(const Warp& warp, u32 pc, Mask mask, const u64* a, u32 bytes, u8* const* at) {
-    note(warp, pc, true, Access::write, mask, a, bytes, at);
+    note(warp, pc, true, Access::write, mask, a, bytes, at, true);
     settle(warp);
+}
+
+void Trail::results(const Warp& warp, const Instruction& in, Mask mask) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!parted_) routes_.results(warp, in, mask);
 }
 
 void Trail::compare(const Warp& warp, Stream& stream, const Event& event) {
@@ -136,31 +151,51 @@ void Trail::compare(const Warp& warp, Stream& stream, const Event& event) {
         while (byte < event.bytes && now[byte] == then[byte]) ++byte;
         if (byte < event.bytes || event.addresses[number] != before.addresses[number])
             keep(warp, event, number, l, byte < event.bytes ? byte : 0);
+        tell(warp, event, before, number, l);
         ++number;
     });
 }
 
-void Trail::keep(const Warp& warp, const Event& event, size_t number, int lane, u32 byte) {
+Trail::Located Trail::located(const Warp& warp, const Event& event, u64 address) const {
     const Block& block = *warp.block;
-    const u64 address = event.addresses[number] + byte;
-    Step step;
-    step.launch = launch_, step.block = linear(warp), step.time = time_++;
-    step.pc = event.pc, step.warp = warp.index, step.lanes = Mask(1) << lane;
-    step.together = block.program->code[event.pc].flow == Flow::warp_sync;
-    step.access = name_of(event.access);
     if (event.shared) {
         const Extent* extent = block.extent_of(address);
         const u32 declared = extent ? extent->shape.itemsize : 0;  // 1 or 0 where it stands for others
         const u32 item = declared > 1 ? declared : std::min(event.bytes, 4u);
-        step.place = block.shared_place(address - address % item, declared ? declared : item, false).text;
-        step.index = s64(address);
-    } else {
-        const Allocation* allocation = warp.launch->memory->find(address);
-        if (!allocation || allocation->kind == AllocationKind::parameter) return;
-        const u32 item = allocation->itemsize ? allocation->itemsize : std::min(event.bytes, 4u);
-        const Place place = inside(allocation->name, s64(address - allocation->base), item, item);
-        step.place = place.text, step.buffer = allocation->name, step.index = place.index;
+        const Place place = block.shared_place(address - address % item, declared ? declared : item, false);
+        return {false, place.text, "", s64(address)};
     }
+    const Allocation* allocation = warp.launch->memory->find(address);
+    if (!allocation || allocation->kind == AllocationKind::parameter) return {true, "", "", 0};
+    const u32 item = allocation->itemsize ? allocation->itemsize : std::min(event.bytes, 4u);
+    const Place place = inside(allocation->name, s64(address - allocation->base), item, item);
+    return {false, place.text, allocation->name, place.index};
+}
+
+// What a lane moves, for the ways there; at another address all bytes are others.
+void Trail::tell(const Warp& warp, const Event& event, const Event& before, size_t number, int lane) {
+    Routes::Moved moved;
+    moved.pc = event.pc, moved.bytes = event.bytes, moved.lane = lane, moved.shared = event.shared;
+    moved.landed = event.landed, moved.access = event.access, moved.address = event.addresses[number];
+    const bool elsewhere = moved.address != before.addresses[number];
+    u32 first = event.bytes;
+    for (u32 i = event.bytes; i-- > 0;) {
+        const size_t at = number * event.bytes + i;
+        if (elsewhere || event.data[at] != before.data[at]) moved.changed |= u64(1) << i, first = i;
+    }
+    if (moved.changed || event.access != Access::read)
+        routes_.access(warp, moved, moved.changed ? located(warp, event, moved.address + first).place : "");
+}
+
+void Trail::keep(const Warp& warp, const Event& event, size_t number, int lane, u32 byte) {
+    Step step;
+    step.launch = launch_, step.block = linear(warp), step.time = time_++;
+    step.pc = event.pc, step.warp = warp.index, step.lanes = Mask(1) << lane;
+    step.together = warp.block->program->code[event.pc].flow == Flow::warp_sync;
+    step.access = name_of(event.access);
+    const Located at = located(warp, event, event.addresses[number] + byte);
+    if (at.nowhere) return;
+    step.place = at.place, step.buffer = at.buffer, step.index = at.index;
     std::vector<size_t>& kept = kept_[{step.launch, step.block, step.warp, event.pc}];
     for (const size_t known : kept) {
         if (steps_[known].place != step.place) continue;
@@ -173,7 +208,7 @@ void Trail::keep(const Warp& warp, const Event& event, size_t number, int lane, 
         return;
     }
     kept.push_back(steps_.size());
-    step.site = block.site(warp, event.pc, lane);
+    step.site = warp.block->site(warp, event.pc, lane);
     steps_.push_back(std::move(step));
 }
 
@@ -200,14 +235,20 @@ std::string Trail::json() {
         if (!step.buffer.empty()) text += ",\"buffer\":" + quoted(step.buffer);
         text += "}";
     }
-    return text + "],\"parted\":" + (parted_ ? "true" : "false") + ",\"blind\":" + (blind_ ? "true" : "false") + "}";
+    const std::string route = parted_ ? "" : routes_.json(focus_, focus_bytes_);
+    if (role_ == Role::second) routes_.clear();
+    return text + "],\"parted\":" + (parted_ ? "true" : "false") + ",\"blind\":" + (blind_ ? "true" : "false") +
+           (route.empty() ? "" : ",\"route\":" + route) + "}";
 }
 
 std::shared_ptr<const Program> with_trail(const Program& plain) {
     auto program = std::make_shared<Program>(plain);
     program->plain = &plain;
     for (Instruction& in : program->code)
-        if (in.check_access) in.run = run, in.check_access = check;
+        if (in.check_access)
+            in.run = run, in.check_access = check;
+        else if (Routes::is_told(in))
+            in.run = run;
     return program;
 }
 

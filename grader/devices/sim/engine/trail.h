@@ -14,6 +14,7 @@
 
 #include "finding.h"
 #include "program.h"
+#include "routes.h"
 
 namespace sim {
 
@@ -30,18 +31,22 @@ class Trail {
 
     // An access of the warp: addresses in shared memory, or in global memory, and where the bytes are on the host. What
     // is written is there by the time of `settle`.
-    void note(const Warp& warp, u32 pc, bool shared, Access access, Mask mask, const u64* a, u32 bytes, u8* const* at);
+    void note(
+        const Warp& warp, u32 pc, bool shared, Access access, Mask mask, const u64* a, u32 bytes, u8* const* at,
+        bool landed = false);
     void settle(const Warp& warp);
+    // What the instruction of the warp has computed, after its accesses.
+    void results(const Warp& warp, const Instruction& in, Mask mask);
     // A copy that has landed in the block's shared memory.
     void note_landed(const Warp& warp, u32 pc, Mask mask, const u64* a, u32 bytes, u8* const* at);
 
-    std::string json();  // {"steps": in the order of time, "parted", "blind"}
+    std::string json();  // {"steps": in the order of time, "parted", "blind", "route"}
 
  private:
     struct Event {
         u32 pc = 0, bytes = 0;
         Mask mask = 0;
-        bool shared = false;
+        bool shared = false, landed = false;
         Access access = Access::read;
         std::vector<u64> addresses;  // of the lanes of the mask
         std::vector<u8> data;
@@ -60,19 +65,28 @@ class Trail {
         std::string access, place, buffer;
         s64 index = 0;
     };
+    struct Located {  // nowhere: no buffer of the call
+        bool nowhere = false;
+        std::string place, buffer;
+        s64 index = 0;
+    };
     using Key = std::tuple<u64, u64, u32>;  // of a launch, a block, a warp
 
     Stream& stream_of(const Warp& warp);
     void settle(const Warp& warp, Stream& stream);
     void compare(const Warp& warp, Stream& stream, const Event& event);
     void keep(const Warp& warp, const Event& event, size_t lane_number, int lane, u32 first_byte);
+    void tell(const Warp& warp, const Event& event, const Event& before, size_t lane_number, int lane);
+    Located located(const Warp& warp, const Event& event, u64 address) const;
 
     std::mutex mutex_;
+    Routes routes_;
     Role role_ = Role::none;
     std::map<Key, Stream> streams_;
     std::map<std::tuple<u64, u64, u32, u32>, std::vector<size_t>> kept_;  // of a launch, a block, a warp, a pc: steps
     std::vector<Step> steps_;
     u64 launch_ = 0, launches_ = 0, time_ = 0, bytes_ = 0;
+    u32 focus_bytes_ = 0;
     u64 focus_ = 0, focus_launch_ = 0, focus_block_ = 0;
     bool ready_ = false;   // a first call is known
     bool parted_ = false;  // the two calls do not go the same way, or are too long
