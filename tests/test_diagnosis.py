@@ -251,6 +251,72 @@ def test_terms_of_a_sum_that_is_added_to_something() -> None:
     assert "x[2] counts 2 times in y[0]" in clue(verdict, "probe")
 
 
+def of_scaled(**more: Any) -> Spec:
+    """y = the sum of q * k, times v."""
+    return of_sum(
+        inputs=(Tensor("q", ("n",)), Tensor("k", ("n",)), Tensor("v", (4,))),
+        outputs=(Tensor("y", (4,)),),
+        reference=lambda q, k, v, sizes: (q * k).sum() * v,
+        tolerance=Accumulated(
+            terms=lambda sizes: sizes["n"], magnitude=lambda q, k, v, sizes: abs(q * k).sum() * abs(v) + 1e-3
+        ),
+        **more,
+    )
+
+
+def scaled(change: Callable[..., numpy.ndarray], spec: Spec | None = None) -> str:
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        return {"y": f32(change(*(inputs[name].astype(float) for name in ("q", "k", "v"))))}
+
+    return clue(told(answer, spec or of_scaled()), "probe")
+
+
+def test_a_coefficient_of_as_many_is_no_coefficient_of_each() -> None:
+    """Of n = 4, the sum of q * k is 4 where all are 1, which is what v[0] to v[3] would give if each counted once."""
+    spec = of_scaled(named_sizes=tuple({"n": n} for n in (4, 8, 16)))
+    spec = replace(spec, inputs=tuple(reversed(spec.inputs)), sizes={"n": Size(4, 40)})
+    assert scaled(lambda q, k, v: 2 * (q * k).sum() * v, spec) == "v[0] counts 2 times in y[0]"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda q, k, v: 1227 * (q * k).sum() * v,
+        lambda q, k, v: (q * k).sum() * v + q[0] * k[0] ** 3 * v**2,  # twice where all are 1
+    ],
+)
+def test_a_number_that_is_no_count_is_not_said(change: Callable[..., numpy.ndarray]) -> None:
+    assert "counts" not in scaled(change)
+
+
+def test_of_a_product_that_is_0_no_factor_is_blamed() -> None:
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        q, k, v = (inputs[name].astype(float) for name in ("q", "k", "v"))
+        return {"y": f32((q * k).sum() * v * (numpy.arange(4) != 1))}
+
+    words = clue(told(answer, of_scaled()), "probe")
+    assert words == "y[1] is 0 for all q, k and v that were tried"
+
+
+def test_a_product_that_is_0_in_small_cases_alone_is_asked_about_in_a_larger_one() -> None:
+    """The scale of the row eight below is taken, and past the last row it is 0."""
+    spec = of_sum(
+        inputs=(Tensor("s", ("n",)), Tensor("t", (1,))),
+        outputs=(Tensor("y", ("n",)),),
+        sizes={"n": Size(1, 20)},
+        reference=lambda s, t, sizes: s * t,
+        tolerance=Accumulated(terms=lambda sizes: 1, magnitude=lambda s, t, sizes: abs(s * t)),
+        named_sizes=tuple({"n": n} for n in (1, 2, 7, 20)),
+    )
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        later = numpy.concatenate([inputs["s"][8:], numpy.zeros(8)])[: sizes["n"]]
+        return {"y": f32(later * inputs["t"])}
+
+    words = clue(told(answer, spec), "probe")
+    assert "s[8]" in words and "t[0]" not in words
+
+
 # -- formulas --------------------------------------------------------------------------------------------------------
 
 
@@ -317,6 +383,17 @@ def test_sizes_near_the_failing_one_that_pass() -> None:
         return {"y": f32(inputs["x"].sum().reshape(1) + (sizes["n"] % 8 == 0))}
 
     assert has(clue(told(answer, of_sum()), "sizes"), "wrong only at multiples of 8", "7", "9")
+
+
+def test_sizes_that_pass_by_chance_are_not_named() -> None:
+    """Wrong where the first number is below 0, whatever the size is."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        return {"y": f32(inputs["x"].sum().reshape(1) + (inputs["x"][0] < 0))}
+
+    assert clue(told(answer, of_sum()), "sizes") == ""
+    assert describe_sizes("n", {1: True, 2: True, 3: False}, 1) is not None
+    assert describe_sizes("n", {1: True, 2: True, 3: False}, 1, by_rule=True) is None
 
 
 def test_values_that_pass_are_named() -> None:
