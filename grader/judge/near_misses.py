@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.judge.case import Case, CaseKey, Expected, allowed
+from grader.judge.case import Case, CaseKey, Expected, allowed, largest_within
 from grader.judge.comparison import beyond_cell
 from grader.judge.encoding import decode, encode
 from grader.judge.lab import Judged, Lab, in_order
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SUPPORT = 4  # wrong elements, of all cases together
 WORK = 1_000_000  # of the larger case that must be the mistake's, too
+KINDS_WORK = 100_000  # of the case that is tried with all kinds of values
 CASES = 12  # of those that were tried
 ROOM = 8.0  # times the roundoff of the output, beside the reference's own bound
 LEAST_ROOM = 2.0**-17  # as a share: what the fast exponential and a division lose
@@ -35,24 +36,22 @@ def near_miss(lab: Lab) -> Iterator[Clue]:
     wrong = [one for one in by_size if one.wrong]
     right = [one for one in by_size if not one.wrong]
     cases = [*wrong[: CASES * 2 // 3], *right[: CASES // 3]]
-    fitting: list[tuple[str, list[ndarray]]] = []
+    fitting: list[str] = []
     for words, formula in lab.spec.near_misses.items():
         answers = _fits(formula, cases)
         if answers is not None:
-            fitting.append((words, answers))
-    if len(fitting) == 1 and _holds(lab, lab.spec.near_misses[fitting[0][0]]):
+            fitting.append(words)
+    fitting = [words for words in fitting if _holds(lab, lab.spec.near_misses[words])]
+    if len(fitting) == 1:
         number = len([one for one in cases if one.wrong])
-        words = f"the answer is that of a usual mistake: {fitting[0][0]}"
+        words = f"the answer is that of a usual mistake: {fitting[0]}"
         yield Clue("formula", f"{words} (in all {number} wrong cases that were tried)")
 
 
 def _holds(lab: Lab, formula: Formula) -> bool:
-    """Whether it gives the answers to larger cases, too, as far as these come to one: small ones may meet one part of
-    what is wrong alone. Each size is as large as it can be in one of them."""
-    fits = [sizes for sizes in lab.spec.named_sizes if allowed(lab.kata, sizes) and lab.spec.work(sizes) <= WORK]
-    names = fits[0] if fits else {}
-    largest = [max(fits, key=lambda sizes, name=name: (sizes[name], lab.spec.work(sizes))) for name in names]  # type: ignore[misc]
-    for key in dict.fromkeys(CaseKey.of(lab.spec, sizes, lab.spec.values[0].name, 1) for sizes in largest):
+    """Whether it gives the answers to larger cases, too, and to all kinds of values, as far as these come to one: small
+    ones may meet one part of what is wrong alone, and few kinds have what tells two formulas apart."""
+    for key in dict.fromkeys((*_of_all_kinds(lab), *_large(lab))):
         one = lab.try_key(key)
         given = answers_of(formula, one.case) if one is not None else None
         if one is None or given is None:
@@ -61,6 +60,20 @@ def _holds(lab: Lab, formula: Formula) -> bool:
         if not all(_equal(each.got, missed, expected) for expected, missed, each in found):
             return False
     return True
+
+
+def _large(lab: Lab) -> list[CaseKey]:
+    """Each size is as large as it can be in one of them."""
+    fits = [sizes for sizes in lab.spec.named_sizes if allowed(lab.kata, sizes) and lab.spec.work(sizes) <= WORK]
+    names = fits[0] if fits else {}
+    largest = [max(fits, key=lambda sizes, name=name: (sizes[name], lab.spec.work(sizes))) for name in names]  # type: ignore[misc]
+    return [CaseKey.of(lab.spec, sizes, lab.spec.values[0].name, 1) for sizes in largest]
+
+
+def _of_all_kinds(lab: Lab) -> list[CaseKey]:
+    """One shape of some elements, with each kind of values."""
+    sizes = largest_within(lab.kata, lab.spec, KINDS_WORK)
+    return [] if sizes is None else [CaseKey.of(lab.spec, sizes, kind.name, 1) for kind in lab.spec.values]
 
 
 def _fits(formula: Formula, cases: Sequence[Judged]) -> list[ndarray] | None:

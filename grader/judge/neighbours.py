@@ -120,7 +120,7 @@ def describe_sizes(
         return None
     words = f"wrong: {name} = {_listed(wrong, failed)}; right: {_listed(right, failed)}"
     rules = [text for text, fits in _rules(wrong, right, step) if fits]
-    if not rules and (by_rule or (min(len(wrong), len(right)) > 1 and _turns(states) > 1)):
+    if not rules and (by_rule or ((len(right) == 1 or len(wrong) > 1) and _turns(states) > 1)):
         return None
     return f"{words} ({rules[0]})" if len(rules) == 1 else words
 

@@ -97,7 +97,7 @@ def _other_factors(base: Mapping[str, ndarray]) -> dict[str, ndarray]:
 
 
 def _is_silent(one: Judged, target: Target) -> bool:
-    """Whether the element is 0 for all inputs that are tried, of which there are several: a product is 0 as soon as one of
+    """Whether the element is 0 for all inputs that are tried, and there are several: a product is 0 as soon as one of
     its factors is, and no experiment with another one tells which."""
     numbers = floats(target)
     if len(numbers) < 2 or _got(one, target) != 0 or _are_alike(target, numbers):
