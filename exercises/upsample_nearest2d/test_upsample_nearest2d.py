@@ -180,9 +180,10 @@ def of_ranges(begin: Callable[[ndarray, int, int], ndarray]) -> Callable[..., nd
         for axis, name in ((2, "H"), (3, "W")):
             small, large = sizes[name], sizes["O" + name]
             begins = begin(numpy.arange(small + 1), small, large).clip(0, large)
-            shape = [1 if each == axis else size for each, size in enumerate(dx.shape)]
-            sums = numpy.concatenate((numpy.zeros(shape), dx.cumsum(axis=axis)), axis=axis)
-            dx = sums.take(begins[1:], axis=axis) - sums.take(begins[:-1], axis=axis)
+            empty = numpy.expand_dims(begins[1:] <= begins[:-1], axis=tuple({0, 1, 2, 3} - {axis}))
+            ends = [(0, 1) if each == axis else (0, 0) for each in range(4)]
+            sums = numpy.add.reduceat(numpy.pad(dx, ends), begins, axis=axis).take(range(small), axis=axis)
+            dx = numpy.where(empty, 0.0, sums)
         return dx
 
     return of_inputs

@@ -32,7 +32,8 @@ def overflowing(x: ndarray, sizes: Sizes) -> ndarray:
     import numpy
 
     weights = numpy.exp(x.astype(numpy.float32))
-    return (weights / weights.sum(axis=-1, keepdims=True)).astype(float)
+    shares: ndarray = (weights / weights.sum(axis=-1, keepdims=True)).astype(float)
+    return shares
 
 
 def not_rescaled(threads: int, width: int = 1) -> Callable[..., ndarray]:
@@ -49,13 +50,15 @@ def not_rescaled(threads: int, width: int = 1) -> Callable[..., ndarray]:
         there = numpy.arange(padded.shape[1]) < columns
 
         def by_thread(of: ndarray) -> ndarray:
-            return of.reshape(len(of), -1, threads, width).swapaxes(1, 2).reshape(len(of), threads, -1)
+            turned: ndarray = of.reshape(len(of), -1, threads, width).swapaxes(1, 2)
+            return turned.reshape(len(of), threads, -1)
 
         own = by_thread(padded)
         highest = numpy.maximum.accumulate(own, axis=2)
         terms = numpy.where(by_thread(there[None]), numpy.exp(own - highest), 0.0)
         sums = terms.sum(axis=2) * numpy.exp(highest[:, :, -1] - top(x))
-        return numpy.exp(x - top(x)) / sums.sum(axis=1, keepdims=True)
+        shares: ndarray = numpy.exp(x - top(x)) / sums.sum(axis=1, keepdims=True)
+        return shares
 
     return of_rows
 
