@@ -19,13 +19,15 @@ from test_check import Arrays, FakeSandbox
 
 from grader.content.catalog import Kata, load_catalog
 from grader.content.spec import Accumulated, Exact, InputKind, Size, Spec, Tensor, integers, load_spec, normal
-from grader.devices import Call, Finding, Outcome
+from grader.devices import Call, Finding, Limits, Outcome
 from grader.devices.counters import CallCounters, Launched, Writer
 from grader.judge import lab as lab_module
 from grader.judge.case import Case, CaseKey
 from grader.judge.check import check
-from grader.judge.lab import in_order
-from grader.judge.near_misses import answers_of
+from grader.judge.comparison import compared
+from grader.judge.encoding import encode
+from grader.judge.lab import Judged, Lab, in_order
+from grader.judge.near_misses import answers_of, near_miss
 from grader.judge.neighbours import describe_sizes
 from grader.judge.search import SearchBudget
 from grader.judge.writers import told_apart
@@ -592,6 +594,38 @@ def test_usual_mistakes_give_other_answers(kata: Kata, spec: Spec) -> None:
 
 def _are_close(one: Sequence[numpy.ndarray], other: Sequence[numpy.ndarray]) -> bool:
     return all(numpy.allclose(a, b, rtol=1e-6, equal_nan=True) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kata", "words"),
+    [
+        ("gelu_erf_f32", "erf(sqrt(2 / pi) x): the constant of the approximation by tanh"),
+        ("hardswish_f32", "clipped at 6 after the division by 6, where the end is 1"),
+        ("hardshrink_f32", "x stays where x > 0.5 or x < 0.5, for -0.5: all but 0.5 do"),
+        ("block_all_reduce_i8_i32", "the bytes of whole vectors of 16 are read as unsigned"),
+        (
+            "online_safe_softmax_f32",
+            "the sum is not rescaled when the maximum rises, in threads that take every 256th column",
+        ),
+        ("rms_norm_backward_f32", "the mean of dy * x_hat in place of g * x_hat in dx, without weight"),
+        ("layer_norm_cluster_f16", "moments are merged as if both had equally many elements"),
+        ("sample_gumbel_f32", "Philox's key is raised before each round, not after it"),
+        ("wgmma_fp8_block_scaled_tn", "sa by lane % 8, not by lane / 4"),
+    ],
+)
+def test_a_launcher_with_a_usual_mistake_is_told_which(kata: str, words: str) -> None:
+    """Its answers fit that mistake alone, of all that the spec lists."""
+    spec = load_spec(CATALOG.katas[kata])
+    named = next(each for each in spec.near_misses if words in each)
+    lab = Lab(CATALOG.katas[kata], spec, lambda call: Outcome(), Limits(), calls=0)  # all calls have been made
+    sizes = sorted((sizes for sizes in spec.named_sizes if 0 < spec.work(sizes) < 300_000), key=spec.work)[-12::3]
+    for key in (CaseKey.of(spec, each, kind.name, 1) for each in sizes for kind in spec.values):
+        case = Case(lab.kata, spec, key)
+        given, expected = answers_of(spec.near_misses[named], case), in_order(spec, case.expected)
+        assert given is not None
+        got = [encode(value, each.dtype).tobytes() for value, each in zip(given, expected, strict=True)]
+        lab.judged[key] = Judged(case, expected, tuple(map(compared, got, expected)))
+    assert [named in each.text for each in near_miss(lab)] == [True]
 
 
 def test_every_family_lists_usual_mistakes() -> None:

@@ -74,7 +74,7 @@ def rounded_products(vec: int) -> Callable[[ndarray, ndarray, Sizes], ndarray]:
 
 
 def in_vectors(width: int) -> Callable[..., ndarray]:
-    """Of whole vectors alone."""
+    """The products of whole vectors alone."""
     return lambda a, b, sizes: reference(a[: len(a) // width * width], b[: len(b) // width * width], sizes)
 
 
@@ -105,10 +105,10 @@ NEAR_MISSES = {
     "twice the sum": lambda a, b, sizes: 2 * reference(a, b, sizes),
     "32 times the sum: each lane adds it": lambda a, b, sizes: 32 * reference(a, b, sizes),
     "b from the last to the first": lambda a, b, sizes: reference(a, b[::-1], sizes),
-    "the tail behind whole vectors of 8 begins at n / 8, not at n / 8 * 8": lambda a, b, sizes: (
+    "the tail after whole vectors of 8 begins at n / 8, not at n / 8 * 8": lambda a, b, sizes: (
         in_vectors(8)(a, b, sizes) + tail_from_front(a, b, 8)
     ),
-    "the tail behind whole vectors of 4 begins at n / 4, not at n / 4 * 4": lambda a, b, sizes: (
+    "the tail after whole vectors of 4 begins at n / 4, not at n / 4 * 4": lambda a, b, sizes: (
         in_vectors(4)(a, b, sizes) + tail_from_front(a, b, 4)
     ),
 }

@@ -63,7 +63,7 @@ def shape(M: int, N: int, K: int) -> Sizes:
 
 
 def last_slice(A: ndarray, B: ndarray, step: int) -> ndarray:
-    """Of the last slice alone: the accumulators begin at 0 in each."""
+    """The last slice alone: the accumulators begin at 0 in each."""
     first = (A.shape[1] - 1) // step * step
     return A[:, first:] @ B[first:]
 

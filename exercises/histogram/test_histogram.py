@@ -61,7 +61,7 @@ NEAR_MISSES = {
     "the first value is not counted": lambda a, sizes: reference(a[1:], sizes),
     "every value is counted twice": lambda a, sizes: 2 * reference(a, sizes),
     "0 or 1: whether a value occurs": lambda a, sizes: (reference(a, sizes) > 0) * 1,
-    "the values behind the last whole vector of 4 are not counted": lambda a, sizes: reference(
+    "the values after the last whole vector of 4 are not counted": lambda a, sizes: reference(
         a[: len(a) // 4 * 4], sizes
     ),
     "each value is counted in the bin after its own": lambda a, sizes: after_one(reference(a, sizes)),

@@ -217,8 +217,8 @@ Weights = Callable[["ndarray", "ndarray"], "ndarray"]
 
 
 def merged_by(part: Weights, apart: Callable[[ndarray, ndarray, ndarray], ndarray]) -> Callable[..., ndarray]:
-    """layer_norm by another merge of the moments of threads, warps and blocks, in layer_norm_cluster_f16's order. Of
-    both counts ``part`` is the weight of the second mean; of both counts and the distance of the means, ``apart`` is
+    """layer_norm by another merge of the moments of threads, warps and blocks, in layer_norm_cluster_f16's order.
+    ``part`` makes of both counts the weight of the second mean, ``apart`` of both counts and the distance of the means
     what the squares get in addition."""
 
     def merge(a: Moments, b: Moments) -> Moments:

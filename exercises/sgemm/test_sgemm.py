@@ -100,7 +100,7 @@ def reference_tf32(A: ndarray, B: ndarray, sizes: Sizes) -> ndarray:
 
 
 def last_slice(A: ndarray, B: ndarray, step: int) -> ndarray:
-    """Of the last slice alone: the accumulators begin at 0 in each."""
+    """The last slice alone: the accumulators begin at 0 in each."""
     first = (A.shape[1] - 1) // step * step
     return A[:, first:] @ B[first:]
 

@@ -275,7 +275,7 @@ BACKWARD = Spec(
     reference=backward,
     near_misses={
         "the last row and column of dy are missing": without_last,
-        "the rows of dy from row * OH / H to (row + 1) * OH / H, both rounded down, not up; columns alike": of_ranges(
+        "rows of dy from row * OH / H to (row + 1) * OH / H, rounded down, not up, and such columns": of_ranges(
             lambda at, small, large: at * large // small
         ),
         "the range of the rows of dy begins and ends half a row early, rounded to the nearest": of_ranges(

@@ -1,4 +1,4 @@
-"""Which lane has which element of a tensor core's sums -> products whose scales are taken by the usual wrong rules.
+"""Which lane has which element of a Tensor Core's sums -> products whose scales are taken by the usual wrong rules.
 
 Of 16 rows and 8 columns of sums, of mma.sync and of wgmma, lane l has columns 2 (l % 4) and the next, in rows l / 4 and
 l / 4 + 8. What is scaled by row must follow that.
@@ -14,7 +14,7 @@ from grader.content.spec import Sizes
 if TYPE_CHECKING:
     from numpy import ndarray
 
-# Of an element's row and column the row whose scale it gets.
+# The row whose scale an element gets, by its own row and column.
 OTHER_ROWS: dict[str, Callable[[ndarray, ndarray], ndarray]] = {
     "sums 1 and 2 of each four have the row of the other: 0 and 1 are one row, 2 and 3 are eight below": (
         lambda row, col: row // 16 * 16 + row % 8 + col % 2 * 8

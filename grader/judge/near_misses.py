@@ -42,23 +42,33 @@ def near_miss(lab: Lab) -> Iterator[Clue]:
         if answers is not None:
             fitting.append(words)
     fitting = [words for words in fitting if _holds(lab, lab.spec.near_misses[words])]
+    if len(fitting) > 1:  # what they make of infinities may tell them apart
+        fitting = [words for words in fitting if _holds(lab, lab.spec.near_misses[words], everywhere=True)]
     if len(fitting) == 1:
         number = len([one for one in cases if one.wrong])
         words = f"the answer is that of a usual mistake: {fitting[0]}"
         yield Clue("formula", f"{words} (in all {number} wrong cases that were tried)")
 
 
-def _holds(lab: Lab, formula: Formula) -> bool:
+def _holds(lab: Lab, formula: Formula, *, everywhere: bool = False) -> bool:
     """Whether it gives the answers to larger cases, too, and to all kinds of values, as far as these come to one: small
-    ones may meet one part of what is wrong alone, and few kinds have what tells two formulas apart."""
-    for key in dict.fromkeys((*_of_all_kinds(lab), *_large(lab))):
+    ones may meet one part of what is wrong alone, and few kinds have what tells two formulas apart. In the kinds the
+    finite answers alone must fit, unless it is asked ``everywhere``: kernels with one mistake treat infinities in more
+    than one way."""
+    import numpy
+
+    large = _large(lab)
+    for key in dict.fromkeys((*_of_all_kinds(lab), *large)):
         one = lab.try_key(key)
         given = answers_of(formula, one.case) if one is not None else None
         if one is None or given is None:
             continue
-        found = zip(one.expected, given, one.compared, strict=True)
-        if not all(_equal(each.got, missed, expected) for expected, missed, each in found):
-            return False
+        for expected, missed, each in zip(one.expected, given, one.compared, strict=True):
+            close = _close(each.got, missed, expected)
+            if not everywhere and key not in large:
+                close = close | ~numpy.isfinite(missed) | ~numpy.isfinite(each.got)
+            if not bool(close.all()):
+                return False
     return True
 
 
@@ -106,19 +116,25 @@ def answers_of(formula: Formula, case: Case) -> tuple[ndarray, ...] | None:
 
 
 def _equal(got: ndarray, missed: ndarray, expected: Expected) -> bool:
-    """Whether these are the mistake's answers, as far as rounding lets one say."""
+    """Whether these are the mistake's answers."""
+    return bool(_close(got, missed, expected).all())
+
+
+def _close(got: ndarray, missed: ndarray, expected: Expected) -> ndarray:
+    """Which are the mistake's answers, as far as rounding lets one say."""
     import numpy
 
     if expected.before_rounding:
         assert expected.bound is not None
         with numpy.errstate(all="ignore"):
             near = beyond_cell(missed, got, expected.dtype) <= LEAST_ROOM * abs(missed) + expected.bound
-        return bool((near | (numpy.isnan(got) & numpy.isnan(missed))).all())
+        fits: ndarray = near | (numpy.isnan(got) & numpy.isnan(missed))
+        return fits
     if not expected.dtype.is_float:
-        return bool((got == missed).all())
+        return numpy.asarray(got == missed)
     if expected.bound is None and expected.dtype.itemsize == 1:  # so few numbers that most mistakes are close to others
         rounded = decode(encode(missed, expected.dtype), expected.dtype)
-        return bool(((got == rounded) | (numpy.isnan(got) & numpy.isnan(rounded))).all())
+        return numpy.asarray((got == rounded) | (numpy.isnan(got) & numpy.isnan(rounded)))
     bound = max(ROOM * expected.dtype.roundoff, LEAST_ROOM) * (abs(missed) + expected.dtype.tiny)
     if expected.bound is not None:
         with numpy.errstate(all="ignore"):
@@ -130,4 +146,4 @@ def _equal(got: ndarray, missed: ndarray, expected: Expected) -> bool:
     overflow = ~numpy.isfinite(missed) | (abs(missed) > (60000 if expected.dtype.name == "f16" else 3e38))
     opposite = numpy.isinf(got) & (numpy.signbit(got) != numpy.signbit(missed))
     same = (got == missed) | (numpy.isnan(got) & numpy.isnan(missed)) | (overflow & ~numpy.isfinite(got) & ~opposite)
-    return bool((close | same).all())
+    return numpy.asarray(close | same)
