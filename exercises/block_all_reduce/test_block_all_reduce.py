@@ -146,9 +146,6 @@ NEAR_MISSES = {
     "the sum of whole vectors of 4 alone": lambda x, sizes: x[: sizes["n"] // 4 * 4].sum().reshape(1),
     "the sum of whole vectors of 8 alone": lambda x, sizes: x[: sizes["n"] // 8 * 8].sum().reshape(1),
     "the sum of whole vectors of 16 alone": lambda x, sizes: x[: sizes["n"] // 16 * 16].sum().reshape(1),
-    "the sum of the first 32 elements": lambda x, sizes: x[:32].sum().reshape(1),
-    "the sum of the first 256 elements": lambda x, sizes: x[:256].sum().reshape(1),
-    "the sum without the first 32 elements": lambda x, sizes: x[32:].sum().reshape(1),
     "the sum with the opposite sign": lambda x, sizes: -x.sum().reshape(1),
     "half of the sum": lambda x, sizes: 0.5 * x.sum().reshape(1),
 }

@@ -144,12 +144,6 @@ NEAR_MISSES = {
     "x itself": lambda x, position, sizes: x,
     "pairs are hidden / 2 apart, not neighbours": in_halves,
     "sine and cosine exchanged": lambda x, position, sizes: of_pairs(x, position, sizes, lambda c, s: (s, -c, c, s)),
-    "x1 sin is added in the first element, too": lambda x, position, sizes: of_pairs(
-        x, position, sizes, lambda c, s: (c, s, s, c)
-    ),
-    "x0 sin is subtracted in the second element, too": lambda x, position, sizes: of_pairs(
-        x, position, sizes, lambda c, s: (c, -s, -s, c)
-    ),
     "the two elements of the result exchanged": lambda x, position, sizes: of_pairs(
         x, position, sizes, lambda c, s: (s, c, c, -s)
     ),
