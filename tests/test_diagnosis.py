@@ -5,7 +5,7 @@ The launchers are written in Python, as in test_check.py: no compiler and no dev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -19,13 +19,15 @@ from test_check import Arrays, FakeSandbox
 
 from grader.content.catalog import Kata, load_catalog
 from grader.content.spec import Accumulated, Exact, InputKind, Size, Spec, Tensor, integers, load_spec, normal
-from grader.devices import Call, Finding, Outcome
+from grader.devices import Call, Finding, Limits, Outcome
 from grader.devices.counters import CallCounters, Launched, Writer
 from grader.judge import lab as lab_module
 from grader.judge.case import Case, CaseKey
 from grader.judge.check import check
-from grader.judge.lab import in_order
-from grader.judge.near_misses import answers_of
+from grader.judge.comparison import compared
+from grader.judge.encoding import encode
+from grader.judge.lab import Judged, Lab, in_order
+from grader.judge.near_misses import answers_of, near_miss
 from grader.judge.neighbours import describe_sizes
 from grader.judge.search import SearchBudget
 from grader.judge.writers import told_apart
@@ -251,6 +253,72 @@ def test_terms_of_a_sum_that_is_added_to_something() -> None:
     assert "x[2] counts 2 times in y[0]" in clue(verdict, "probe")
 
 
+def of_scaled(**more: Any) -> Spec:
+    """y = the sum of q * k, times v."""
+    return of_sum(
+        inputs=(Tensor("q", ("n",)), Tensor("k", ("n",)), Tensor("v", (4,))),
+        outputs=(Tensor("y", (4,)),),
+        reference=lambda q, k, v, sizes: (q * k).sum() * v,
+        tolerance=Accumulated(
+            terms=lambda sizes: sizes["n"], magnitude=lambda q, k, v, sizes: abs(q * k).sum() * abs(v) + 1e-3
+        ),
+        **more,
+    )
+
+
+def scaled(change: Callable[..., numpy.ndarray], spec: Spec | None = None) -> str:
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        return {"y": f32(change(*(inputs[name].astype(float) for name in ("q", "k", "v"))))}
+
+    return clue(told(answer, spec or of_scaled()), "probe")
+
+
+def test_a_coefficient_of_as_many_is_no_coefficient_of_each() -> None:
+    """Of n = 4, the sum of q * k is 4 where all are 1, which is what v[0] to v[3] would give if each counted once."""
+    spec = of_scaled(named_sizes=tuple({"n": n} for n in (4, 8, 16)))
+    spec = replace(spec, inputs=tuple(reversed(spec.inputs)), sizes={"n": Size(4, 40)})
+    assert scaled(lambda q, k, v: 2 * (q * k).sum() * v, spec) == "v[0] counts 2 times in y[0]"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda q, k, v: 1227 * (q * k).sum() * v,
+        lambda q, k, v: (q * k).sum() * v + q[0] * k[0] ** 3 * v**2,  # twice where all are 1
+    ],
+)
+def test_a_number_that_is_no_count_is_not_said(change: Callable[..., numpy.ndarray]) -> None:
+    assert "counts" not in scaled(change)
+
+
+def test_of_a_product_that_is_0_no_factor_is_blamed() -> None:
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        q, k, v = (inputs[name].astype(float) for name in ("q", "k", "v"))
+        return {"y": f32((q * k).sum() * v * (numpy.arange(4) != 1))}
+
+    words = clue(told(answer, of_scaled()), "probe")
+    assert words == "y[1] is 0 for all q, k and v that were tried"
+
+
+def test_a_product_that_is_0_in_small_cases_alone_is_asked_about_in_a_larger_one() -> None:
+    """The scale of the row eight below is taken, and past the last row it is 0."""
+    spec = of_sum(
+        inputs=(Tensor("s", ("n",)), Tensor("t", (1,))),
+        outputs=(Tensor("y", ("n",)),),
+        sizes={"n": Size(1, 20)},
+        reference=lambda s, t, sizes: s * t,
+        tolerance=Accumulated(terms=lambda sizes: 1, magnitude=lambda s, t, sizes: abs(s * t)),
+        named_sizes=tuple({"n": n} for n in (1, 2, 7, 20)),
+    )
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        later = numpy.concatenate([inputs["s"][8:], numpy.zeros(8)])[: sizes["n"]]
+        return {"y": f32(later * inputs["t"])}
+
+    words = clue(told(answer, spec), "probe")
+    assert "s[8]" in words and "t[0]" not in words
+
+
 # -- formulas --------------------------------------------------------------------------------------------------------
 
 
@@ -269,6 +337,19 @@ def test_a_usual_mistake_is_named() -> None:
 
 def test_a_mistake_that_no_formula_is_equal_to_is_not_named() -> None:
     assert clue(told(rows(lambda x: 3.0**x), of_softmax()), "formula") == ""
+
+
+def test_of_formulas_that_are_equal_for_most_values_the_one_that_is_right_for_all_is_named() -> None:
+    """Those differ where an element is exactly 1: in one kind of values, which no failing case needs."""
+    spec = of_sum(
+        outputs=(Tensor("y", ("n",)),),
+        values=(*VALUES[:1], InputKind("ones", lambda rng, shape, sizes: rng.choice(shape, (1.0, 0.3)))),
+        reference=lambda x, sizes: 0 * x,
+        tolerance=Exact(),
+        near_misses={"x": lambda x, sizes: x, "x but for 1": lambda x, sizes: x * (x != 1)},
+    )
+    verdict = told(lambda inputs, sizes: {"y": f32(inputs["x"] * (inputs["x"] != 1))}, spec)
+    assert "x but for 1 (" in clue(verdict, "formula")
 
 
 def test_two_formulas_that_fit_equally_are_not_named() -> None:
@@ -306,6 +387,7 @@ def test_sizes_in_words(wrong: list[int], right: list[int], rule: str | None) ->
 def test_sizes_that_take_turns_by_no_rule_are_not_named() -> None:
     assert describe_sizes("n", {112: True, 120: False, 128: False, 136: True, 144: False}, 112) is None
     assert describe_sizes("n", {7: False, 8: True, 9: False}, 8) is not None  # one size alone
+    assert describe_sizes("n", {1: True, 2: False, 3: True, 4: True}, 1) is None
 
 
 def test_all_sizes_fail() -> None:
@@ -317,6 +399,17 @@ def test_sizes_near_the_failing_one_that_pass() -> None:
         return {"y": f32(inputs["x"].sum().reshape(1) + (sizes["n"] % 8 == 0))}
 
     assert has(clue(told(answer, of_sum()), "sizes"), "wrong only at multiples of 8", "7", "9")
+
+
+def test_sizes_that_pass_by_chance_are_not_named() -> None:
+    """Wrong where the first number is below 0, whatever the size is."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        return {"y": f32(inputs["x"].sum().reshape(1) + (inputs["x"][0] < 0))}
+
+    assert clue(told(answer, of_sum()), "sizes") == ""
+    assert describe_sizes("n", {1: True, 2: True, 3: False}, 1) is not None
+    assert describe_sizes("n", {1: True, 2: True, 3: False}, 1, by_rule=True) is None
 
 
 def test_values_that_pass_are_named() -> None:
@@ -484,17 +577,55 @@ def test_usual_mistakes_give_other_answers(kata: Kata, spec: Spec) -> None:
     """Each has the answer's shape, and on some shape another value than the reference and than every other mistake."""
     small = [sizes for sizes in spec.named_sizes if all(sizes.values()) and spec.work(sizes) < 3_000_000]
     small = small[:: max(1, len(small) // SHAPES)] or [spec.named_sizes[0]]
-    told: dict[str, list[numpy.ndarray]] = {words: [] for words in ("", *spec.near_misses)}
-    for place, sizes in enumerate(small):
+    same = set(combinations(("", *spec.near_misses), 2))  # as far as is known
+    for place, sizes in sorted(enumerate(small), key=lambda one: spec.work(one[1])):
         case = Case(kata, spec, CaseKey.of(spec, sizes, spec.values[place % len(spec.values)].name, place))
-        told[""] += [each.value for each in in_order(spec, case.expected)]
-        for words, formula in spec.near_misses.items():
-            given = answers_of(formula, case)
+        told = {"": tuple(each.value for each in in_order(spec, case.expected))}
+        for words in {each for pair in same for each in pair if each}:
+            given = answers_of(spec.near_misses[words], case)
             assert given is not None, words
-            told[words] += given
-    for one, other in combinations(told, 2):
-        same = all(numpy.allclose(a, b, rtol=1e-6, equal_nan=True) for a, b in zip(told[one], told[other], strict=True))
-        assert not same, (one, other)
+            assert [each.shape for each in given] == [each.shape for each in told[""]], words
+            told[words] = given
+        same = {pair for pair in same if _are_close(*(told.get(each, told[""]) for each in pair))}
+        if not same:
+            break
+    assert not same, min(same)
+
+
+def _are_close(one: Sequence[numpy.ndarray], other: Sequence[numpy.ndarray]) -> bool:
+    return all(numpy.allclose(a, b, rtol=1e-6, equal_nan=True) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kata", "words"),
+    [
+        ("gelu_erf_f32", "erf(sqrt(2 / pi) x): the constant of the approximation by tanh"),
+        ("hardswish_f32", "clipped at 6 after the division by 6, where the end is 1"),
+        ("hardshrink_f32", "x stays where x > 0.5 or x < 0.5, for -0.5: all but 0.5 do"),
+        ("block_all_reduce_i8_i32", "the bytes of whole vectors of 16 are read as unsigned"),
+        (
+            "online_safe_softmax_f32",
+            "the sum is not rescaled when the maximum rises, in threads that take every 256th column",
+        ),
+        ("rms_norm_backward_f32", "the mean of dy * x_hat in place of g * x_hat in dx, without weight"),
+        ("layer_norm_cluster_f16", "moments are merged as if both had equally many elements"),
+        ("sample_gumbel_f32", "Philox's key is raised before each round, not after it"),
+        ("wgmma_fp8_block_scaled_tn", "sa by lane % 8, not by lane / 4"),
+    ],
+)
+def test_a_launcher_with_a_usual_mistake_is_told_which(kata: str, words: str) -> None:
+    """Its answers fit that mistake alone, of all that the spec lists."""
+    spec = load_spec(CATALOG.katas[kata])
+    named = next(each for each in spec.near_misses if words in each)
+    lab = Lab(CATALOG.katas[kata], spec, lambda call: Outcome(), Limits(), calls=0)  # all calls have been made
+    sizes = sorted((sizes for sizes in spec.named_sizes if 0 < spec.work(sizes) < 300_000), key=spec.work)[-12::3]
+    for key in (CaseKey.of(spec, each, kind.name, 1) for each in sizes for kind in spec.values):
+        case = Case(lab.kata, spec, key)
+        given, expected = answers_of(spec.near_misses[named], case), in_order(spec, case.expected)
+        assert given is not None
+        got = [encode(value, each.dtype).tobytes() for value, each in zip(given, expected, strict=True)]
+        lab.judged[key] = Judged(case, expected, tuple(map(compared, got, expected)))
+    assert [named in each.text for each in near_miss(lab)] == [True]
 
 
 def test_every_family_lists_usual_mistakes() -> None:

@@ -158,6 +158,43 @@ def test_elements_that_hardly_count_are_not_accused() -> None:
     assert "must not" not in probed(told(answer, of_softmax(near_misses={})))
 
 
+def test_all_elements_but_its_own_that_change_nothing() -> None:
+    """Those before the last ones are named, too: the sum has none of the weights."""
+
+    def gradient(x: Array, w: Array, in_sum: Array) -> Array:
+        found: Array = x * w - x * (x * x * in_sum).mean(axis=1, keepdims=True)
+        return found
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        x, w = inputs["x"].astype(float), inputs["w"].astype(float)
+        return {"y": f32(gradient(x, w, 0 * w + 1))}
+
+    spec = of_softmax(
+        inputs=(Tensor("x", ("rows", "cols")), Tensor("w", ("cols",))),
+        reference=lambda x, w, sizes: gradient(x, w, w),
+        tolerance=Accumulated(terms=lambda sizes: 8, magnitude=lambda x, w, sizes: abs(x) + 1),
+        near_misses={},
+    )
+    assert has(probed(told(answer, spec)), "does not depend on w[", "..", "and must")
+
+
+def test_an_element_whose_factor_is_0_is_said_to_have_one() -> None:
+    """Codes of the next element are taken: where a code is 0, x must not count here, and does with other codes."""
+    spec = of_sum(
+        inputs=(Tensor("x", ("n",)), Tensor("code", ("n",), "i8")),
+        values=(InputKind("codes", {"x": normal(), "code": integers(-1, 1)}),),
+        reference=lambda x, code, sizes: (x * code).sum().reshape(1),
+        tolerance=Accumulated(terms=lambda sizes: 400, magnitude=lambda x, code, sizes: abs(x).sum().reshape(1)),
+    )
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        x, code = inputs["x"].astype(float), inputs["code"].astype(float)
+        return {"y": f32((x**3 * numpy.roll(code, 1)).sum().reshape(1))}
+
+    words = probed(told(answer, spec))
+    assert "must not" not in words and ("multiplies it there is 0" in words or "does not depend" in words)
+
+
 # -- whole numbers ---------------------------------------------------------------------------------------------------
 
 
@@ -326,7 +363,7 @@ def test_an_element_that_is_0_for_all_inputs(factor: float) -> None:
         return {"y": f32(y)}
 
     words = probed(told(answer, of_scaled(scaled)))
-    assert (words == "y[0, 0] is 0 for all inputs") is (factor == 0), words
+    assert (words == "y[0, 0] is 0 for all x and weight that were tried") is (factor == 0), words
 
 
 def test_a_factor_whose_coefficient_is_0_by_chance_may_belong() -> None:

@@ -95,6 +95,19 @@ def torch_mul_sum(a: torch.Tensor, b: torch.Tensor, y: torch.Tensor) -> Callable
     return lambda: torch.sum(a * b, dim=0, out=y)
 
 
+def paired(y: ndarray) -> ndarray:
+    """The two columns of a pair added up; a last one alone."""
+    return y + exchanged(y) * (y.size > 1)
+
+
+def exchanged(y: ndarray) -> ndarray:
+    """The two columns of each pair exchanged; a last one as it is."""
+    turned = y.copy()
+    whole = y.size // 2 * 2
+    turned[0:whole:2], turned[1:whole:2] = y[1:whole:2], y[0:whole:2]
+    return turned
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
     "the last row is missing": lambda a, b, sizes: reference(a[:-1], b[:-1], sizes),
@@ -103,6 +116,11 @@ NEAR_MISSES = {
     "the sum of a * a": lambda a, b, sizes: reference(a, a, sizes),
     "the last row's product alone: stored, not added": lambda a, b, sizes: (a * b)[-1],
     "twice the sum": lambda a, b, sizes: 2 * reference(a, b, sizes),
+    "the first row is missing": lambda a, b, sizes: reference(a[1:], b[1:], sizes),
+    "the sum of b": lambda a, b, sizes: b.sum(axis=0),
+    "the mean, the sum over rows": lambda a, b, sizes: reference(a, b, sizes) / max(1, len(a)),
+    "the sum of the columns' pairs: both halves get the same": lambda a, b, sizes: paired(reference(a, b, sizes)),
+    "the halves of a pair exchanged": lambda a, b, sizes: exchanged(reference(a, b, sizes)),
 }
 
 SPEC = Spec(

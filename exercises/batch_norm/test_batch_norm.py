@@ -226,6 +226,30 @@ NEAR_MISSES = {
     "without the residual": lambda x, residual, weight, bias, sizes: reference(x, 0 * residual, weight, bias, sizes),
     "without bias": lambda x, residual, weight, bias, sizes: reference(x, residual, weight, 0 * bias, sizes),
     "without weight": lambda x, residual, weight, bias, sizes: reference(x, residual, 0 * weight + 1, bias, sizes),
+    "without relu": lambda x, residual, weight, bias, sizes: (
+        (x - per_channel(statistics(x)[0])) * per_channel(statistics(x)[1] * weight) + per_channel(bias) + residual,
+        *reference(x, residual, weight, bias, sizes)[1:],
+    ),
+    "weight and bias exchanged": lambda x, residual, weight, bias, sizes: reference(x, residual, bias, weight, sizes),
+    "the residual is subtracted": lambda x, residual, weight, bias, sizes: reference(x, -residual, weight, bias, sizes),
+    "rstd is the root itself, not 1 over it": lambda x, residual, weight, bias, sizes: (
+        *reference(x, residual, weight, bias, sizes)[:3],
+        1 / statistics(x)[1],
+    ),
+    "rstd is the variance": lambda x, residual, weight, bias, sizes: (
+        *reference(x, residual, weight, bias, sizes)[:3],
+        statistics(x)[1] ** -2 - EPS,
+    ),
+    "the bits of a mask's byte are in reverse order": lambda x, residual, weight, bias, sizes: (
+        reference(x, residual, weight, bias, sizes)[0],
+        ((reference(x, residual, weight, bias, sizes)[0] > 0) * BITS[::-1]).sum(axis=3),
+        *statistics(x),
+    ),
+    "a mask's bits say where y is 0": lambda x, residual, weight, bias, sizes: (
+        reference(x, residual, weight, bias, sizes)[0],
+        255 - reference(x, residual, weight, bias, sizes)[1],
+        *statistics(x),
+    ),
 }
 
 SPEC = Spec(

@@ -121,6 +121,17 @@ def shapes(sizes: tuple[int, ...]) -> tuple[Sizes, ...]:
     return tuple({"n": n} for n in sizes)
 
 
+def whole_vectors(x: ndarray, width: int) -> ndarray:
+    return x[: len(x) // width * width].reshape(-1, width)
+
+
+def unsigned(x: ndarray, width: int) -> ndarray:
+    """x with the bytes of its whole vectors from 0 to 255."""
+    read = x.copy()
+    read[: len(x) // width * width] %= 256
+    return read
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
     "the sum of x^2": lambda x, sizes: (x**2).sum().reshape(1),
@@ -131,6 +142,12 @@ NEAR_MISSES = {
     "the first element alone": lambda x, sizes: x[:1].sum().reshape(1),
     "twice the sum": lambda x, sizes: 2 * x.sum().reshape(1),
     "32 times the sum: each lane adds it": lambda x, sizes: 32 * x.sum().reshape(1),
+    "the sum of whole vectors of 2 alone": lambda x, sizes: x[: sizes["n"] // 2 * 2].sum().reshape(1),
+    "the sum of whole vectors of 4 alone": lambda x, sizes: x[: sizes["n"] // 4 * 4].sum().reshape(1),
+    "the sum of whole vectors of 8 alone": lambda x, sizes: x[: sizes["n"] // 8 * 8].sum().reshape(1),
+    "the sum of whole vectors of 16 alone": lambda x, sizes: x[: sizes["n"] // 16 * 16].sum().reshape(1),
+    "the sum with the opposite sign": lambda x, sizes: -x.sum().reshape(1),
+    "half of the sum": lambda x, sizes: 0.5 * x.sum().reshape(1),
 }
 
 
@@ -211,6 +228,17 @@ IN_INT = replace(
         InputKind("all lowest", bytes_in_range(-128, -128)),
         InputKind("all highest", bytes_in_range(127, 127)),
     ),
+    near_misses={
+        **NEAR_MISSES,
+        "each byte is read as unsigned: -1 counts 255": lambda x, sizes: unsigned(x, 1).sum().reshape(1),
+        "the bytes of whole words of 4 are read as unsigned": lambda x, sizes: unsigned(x, 4).sum().reshape(1),
+        "the bytes of whole vectors of 16 are read as unsigned": lambda x, sizes: unsigned(x, 16).sum().reshape(1),
+        "sums of 4 bytes are kept in a byte": lambda x, sizes: (
+            ((whole_vectors(x, 4).sum(axis=1) + 128) % 256 - 128).sum() + x[len(x) // 4 * 4 :].sum()
+        ).reshape(1),
+        "the sum is kept in a byte": lambda x, sizes: (x.sum().reshape(1) + 128) % 256 - 128,
+        "the sum is kept in 16 bits": lambda x, sizes: (x.sum().reshape(1) + 2**15) % 2**16 - 2**15,
+    },
     tolerance=Exact(),
     deterministic=True,
 )

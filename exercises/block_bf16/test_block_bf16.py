@@ -35,9 +35,10 @@ that of a few operations in f32; 1 + tanh may cancel, as in torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf, nan, pi, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grader.content.formulas import side_by_side
 from grader.content.rows import FLUSHED, per_row, poisoned
@@ -859,14 +860,14 @@ LOW = 0xFFFFFFFF
 SQRT_2_OVER_PI = sqrt(2 / pi)
 
 
-def philox(counter: tuple[ndarray, ...], key: tuple[int, int]) -> tuple[ndarray, ...]:
+def philox(counter: tuple[ndarray, ...], key: tuple[int, int], rounds: int = 10) -> tuple[ndarray, ...]:
     """Philox4x32-10: four words of 32 bits for each counter, all uint64."""
     import numpy
 
     c0, c1, c2, c3 = counter
     k0, k1 = key
     half = numpy.uint64(32)
-    for _ in range(10):
+    for _ in range(rounds):
         product0, product1 = numpy.uint64(0xD2511F53) * c0, numpy.uint64(0xCD9E8D57) * c2
         c0, c2 = (product1 >> half) ^ c1 ^ numpy.uint64(k0), (product0 >> half) ^ c3 ^ numpy.uint64(k1)
         c1, c3 = product1 & numpy.uint64(LOW), product0 & numpy.uint64(LOW)
@@ -874,8 +875,16 @@ def philox(counter: tuple[ndarray, ...], key: tuple[int, int]) -> tuple[ndarray,
     return c0, c1, c2, c3
 
 
-def words_of(e: ndarray, seed: ndarray) -> ndarray:
-    """The random word of each element e, [rows, cols] int64 of consecutive columns."""
+def raised_early(counter: tuple[ndarray, ...], key: tuple[int, int]) -> tuple[ndarray, ...]:
+    """The key is raised before each round."""
+    return philox(counter, ((key[0] + 0x9E3779B9) & LOW, (key[1] + 0xBB67AE85) & LOW))
+
+
+def words_of(
+    e: ndarray, seed: ndarray, of: Callable[..., tuple[ndarray, ...]] = philox, taken: Sequence[int] = range(WORDS)
+) -> ndarray:
+    """The random word of each element e, [rows, cols] int64 of consecutive columns. ``taken``: which of a block's words
+    its four elements take."""
     import numpy
 
     key, stream = ((int(number) & LOW, int(number) >> 32 & LOW) for number in seed)
@@ -888,7 +897,8 @@ def words_of(e: ndarray, seed: ndarray) -> ndarray:
         zero + numpy.uint64(stream[0]),
         zero + numpy.uint64(stream[1]),
     )
-    words = numpy.stack(philox(counter, key), axis=-1).reshape(len(e), -1)
+    made = of(counter, key)
+    words = numpy.stack([made[each] for each in taken], axis=-1).reshape(len(e), -1)
     drawn: ndarray = numpy.take_along_axis(words, e - first * WORDS, axis=1)
     return drawn
 
@@ -948,6 +958,17 @@ def of_row(x: ndarray, seed: ndarray, sizes: Sizes, rows: ndarray | None) -> nda
     return mask
 
 
+def kept_by(threshold: float = P, **of: Any) -> Callable[..., ndarray]:
+    """By another threshold, or other words."""
+
+    def mask(x: ndarray, seed: ndarray, sizes: Sizes, rows: ndarray | None) -> ndarray:
+        import numpy
+
+        return words_of(elements(x, sizes, rows), seed, **of) >= numpy.uint64(int(threshold * 2**32))
+
+    return mask
+
+
 def inverted(x: ndarray, seed: ndarray, sizes: Sizes, rows: ndarray | None) -> ndarray:
     return ~kept(x, seed, sizes, rows)
 
@@ -985,6 +1006,15 @@ DROPOUT_MISSES: dict[str, Missed] = {
         dropout(x, bias, dy, seed, sizes, rows, mask=everywhere)[1],
     ),
     "dx is without dy": lambda x, bias, dy, seed, sizes, rows: dropout(x, bias, 0 * dy + 1, seed, sizes, rows),
+    "1 - p of the elements are dropped, not p": instead(mask=kept_by(1 - P)),
+    "Philox's key is raised before each round, not after it": instead(mask=kept_by(of=raised_early)),
+    "seven rounds of Philox": instead(mask=kept_by(of=partial(philox, rounds=7))),
+    "the four elements of a block take Philox's words in reverse order": instead(mask=kept_by(taken=(3, 2, 1, 0))),
+    "the four elements of a block take the same word of Philox, the first": instead(mask=kept_by(taken=(0, 0, 0, 0))),
+    "dx is without the factor 1 / (1 - p)": lambda x, bias, dy, seed, sizes, rows: (
+        dropout(x, bias, dy, seed, sizes, rows)[0],
+        dropout(x, bias, dy, seed, sizes, rows, scale=1.0)[1],
+    ),
 }
 
 

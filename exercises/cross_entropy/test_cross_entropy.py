@@ -204,6 +204,18 @@ def shape(rows: int, V: int) -> Sizes:
     return {"rows": rows, "V": V}
 
 
+def rolled(target: ndarray) -> ndarray:
+    import numpy
+
+    return numpy.roll(target, -1)
+
+
+def exponential(x: ndarray) -> ndarray:
+    import numpy
+
+    return numpy.exp(x)
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES: dict[str, Callable[..., ndarray]] = {
     "lse, without the target's logit": lambda x, target, sizes: loss_and_lse(x, target, sizes)[1],
@@ -217,6 +229,14 @@ NEAR_MISSES: dict[str, Callable[..., ndarray]] = {
     "max minus the target's logit": to_the_maximum,
     "the loss without the maximum: it is not added back": lambda x, target, sizes: (
         loss_of(x, target, sizes) - x.max(axis=1)
+    ),
+    "the loss of target's row, one later": lambda x, target, sizes: loss_of(x, rolled(target), sizes),
+    "the mean of x in place of the target's logit": lambda x, target, sizes: (
+        loss_and_lse(x, target, sizes)[1] - x.mean(axis=1)
+    ),
+    "the loss times the logarithm's 1 / ln 2, all of it": lambda x, target, sizes: loss_of(x, target, sizes) / log(2.0),
+    "the probability of the target, not its logarithm": lambda x, target, sizes: exponential(
+        -loss_of(x, target, sizes)
     ),
 }
 
@@ -388,6 +408,20 @@ NEAR_MISSES_GRADIENT: dict[str, Callable[..., ndarray]] = {
     "the one-hot minus the softmax": lambda x, target, lse, g, sizes: -gradient(x, target, lse, g, sizes),
     "the target of the first row in every row": lambda x, target, lse, g, sizes: gradient(
         x, target[:1].repeat(len(x)), lse, g, sizes
+    ),
+    "the one-hot one column early": lambda x, target, lse, g, sizes: gradient(x, target - 1, lse, g, sizes),
+    "the one-hot is added": lambda x, target, lse, g, sizes: (
+        gradient(x, target, lse, g, sizes) + 2 * one_hot(x, target) * g[:, None]
+    ),
+    "1 is subtracted in every column": lambda x, target, lse, g, sizes: (
+        gradient(x, target * 0 - 1, lse, g, sizes) - g[:, None]
+    ),
+    "minus the one-hot alone": lambda x, target, lse, g, sizes: -1.0 * one_hot(x, target) * g[:, None],
+    "g squared": lambda x, target, lse, g, sizes: gradient(x, target, lse, g * g, sizes),
+    "g of the first row for all": lambda x, target, lse, g, sizes: gradient(x, target, lse, 0 * g + g[:1], sizes),
+    "lse of the first row for all": lambda x, target, lse, g, sizes: gradient(x, target, 0 * lse + lse[:1], g, sizes),
+    "powers of 2 in place of e": lambda x, target, lse, g, sizes: gradient(
+        x * log(2.0), target, lse * log(2.0), g, sizes
     ),
 }
 

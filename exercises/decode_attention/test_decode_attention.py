@@ -251,6 +251,21 @@ def of_logits(change: Callable[[ndarray, int], ndarray]) -> Callable[..., ndarra
     return of_inputs
 
 
+def weights_total(q: ndarray, k: ndarray) -> ndarray:
+    """The sum of exp(logit - the largest) of each query."""
+    import numpy
+
+    x = q @ k.swapaxes(-1, -2) / sqrt(q.shape[-1])
+    return numpy.exp(x - x.max(axis=-1, keepdims=True)).sum(axis=-1, keepdims=True)
+
+
+def with_last_again(q: ndarray, k: ndarray, v: ndarray) -> ndarray:
+    import numpy
+
+    keys, rows = (numpy.concatenate((each, each[..., -1:, :]), axis=-2) for each in (k, v))
+    return attention(q, keys, rows)
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
     "without the factor 1 / sqrt(D)": of_logits(lambda x, D: x),
@@ -259,6 +274,26 @@ NEAR_MISSES = {
     "the mean of V: all weights are equal": of_logits(lambda x, D: 0 * x),
     "the last key of each sequence is missing": lambda q, K, V, lengths, sizes: reference(q, K, V, lengths - 1, sizes),
     "the first key alone": lambda q, K, V, lengths, sizes: reference(q, K, V, lengths.clip(max=1), sizes),
+    "the factor log2(e) twice": of_logits(lambda x, D: x / sqrt(D) / log(2)),
+    "sqrt(D) in place of 1 / sqrt(D)": of_logits(lambda x, D: x * sqrt(D)),
+    "the opposite sign of the logits": of_logits(lambda x, D: -x / sqrt(D)),
+    "the first key is missing": lambda q, K, V, lengths, sizes: by_sequence(
+        lambda q, k, v: attention(q, k[..., 1:, :], v[..., 1:, :]), q, K, V, lengths
+    ),
+    "not divided by the sum of the weights": lambda q, K, V, lengths, sizes: by_sequence(
+        lambda q, k, v: attention(q, k, v) * weights_total(q, k), q, K, V, lengths
+    ),
+    "the last key alone": lambda q, K, V, lengths, sizes: by_sequence(
+        lambda q, k, v: attention(q, k[..., -1:, :], v[..., -1:, :]), q, K, V, lengths
+    ),
+    "the last key counts twice": lambda q, K, V, lengths, sizes: by_sequence(with_last_again, q, K, V, lengths),
+    "all places of the cache count, beyond each sequence's length": lambda q, K, V, lengths, sizes: reference(
+        q, K, V, 0 * lengths + sizes["N"], sizes
+    ),
+    "K is used for V": lambda q, K, V, lengths, sizes: reference(q, K, K, lengths, sizes),
+    "the length of the first sequence for all": lambda q, K, V, lengths, sizes: reference(
+        q, K, V, 0 * lengths + lengths[:1], sizes
+    ),
 }
 
 SPEC = Spec(

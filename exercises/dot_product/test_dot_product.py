@@ -73,6 +73,17 @@ def rounded_products(vec: int) -> Callable[[ndarray, ndarray, Sizes], ndarray]:
     return of_inputs
 
 
+def in_vectors(width: int) -> Callable[..., ndarray]:
+    """The products of whole vectors alone."""
+    return lambda a, b, sizes: reference(a[: len(a) // width * width], b[: len(b) // width * width], sizes)
+
+
+def tail_from_front(a: ndarray, b: ndarray, width: int) -> ndarray:
+    """The products of as many pairs as the tail has, from the one whose index is the number of vectors."""
+    first, count = len(a) // width, len(a) % width
+    return (a[first : first + count] * b[first : first + count]).sum().reshape(1)
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
     "the sum of a * a": lambda a, b, sizes: reference(a, a, sizes),
@@ -87,6 +98,17 @@ NEAR_MISSES = {
     "the last pair is missing": lambda a, b, sizes: reference(a[:-1], b[:-1], sizes),
     "the first pair is missing": lambda a, b, sizes: reference(a[1:], b[1:], sizes),
     "the mean, the sum over n": lambda a, b, sizes: reference(a, b, sizes) / sizes["n"],
+    "the products of whole vectors of 4 alone": in_vectors(4),
+    "the products of whole vectors of 8 alone": in_vectors(8),
+    "twice the sum": lambda a, b, sizes: 2 * reference(a, b, sizes),
+    "32 times the sum: each lane adds it": lambda a, b, sizes: 32 * reference(a, b, sizes),
+    "b from the last to the first": lambda a, b, sizes: reference(a, b[::-1], sizes),
+    "the tail after whole vectors of 8 begins at n / 8, not at n / 8 * 8": lambda a, b, sizes: (
+        in_vectors(8)(a, b, sizes) + tail_from_front(a, b, 8)
+    ),
+    "the tail after whole vectors of 4 begins at n / 4, not at n / 4 * 4": lambda a, b, sizes: (
+        in_vectors(4)(a, b, sizes) + tail_from_front(a, b, 4)
+    ),
 }
 
 SPEC = Spec(

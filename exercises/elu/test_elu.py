@@ -6,7 +6,7 @@ The difference exp(x) - 1 has no right to more: near 0 the answer is nearly x, a
 
 from __future__ import annotations
 
-from math import e
+from math import e, log
 from typing import TYPE_CHECKING
 
 from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
@@ -55,6 +55,11 @@ NEAR_MISSES = {
     "1 - exp(x) on the negative side": lambda x, sizes: positive_or(x, 1 - e**x),
     "exp(x) - 1 on both sides": lambda x, sizes: e**x - 1,
     "x itself": lambda x, sizes: x,
+    "the two sides exchanged": lambda x, sizes: positive_or(e**x - 1, x),
+    "the factor log2(e) twice": lambda x, sizes: positive_or(x, e ** (x / log(2)) - 1),
+    "exp(x - 1) on the negative side": lambda x, sizes: positive_or(x, e ** (x - 1)),
+    "x (exp(x) - 1) on the negative side": lambda x, sizes: positive_or(x, x * (e**x - 1)),
+    "exp(|x|) - 1 on both sides": lambda x, sizes: e ** abs(x) - 1,
 }
 
 SPEC = Spec(

@@ -49,6 +49,10 @@ NEAR_MISSES = {
     "row i of weight, idx is not used": lambda idx, weight, sizes: weight.take(range(sizes["n"]), axis=0, mode="clip"),
     "row idx[0] for every token": lambda idx, weight, sizes: weight[idx[:1].repeat(sizes["n"])],
     "the row after that of idx": lambda idx, weight, sizes: weight[(idx + 1) % sizes["vocab"]],
+    "row 0 for every token": lambda idx, weight, sizes: weight[0 * idx],
+    "the row before that of idx": lambda idx, weight, sizes: weight[(idx - 1) % sizes["vocab"]],
+    "the row of the next token": lambda idx, weight, sizes: weight[[*idx[1:], *idx[:1]]],
+    "the row of the last token": lambda idx, weight, sizes: weight[idx[-1:].repeat(sizes["n"])],
 }
 
 SPEC = Spec(

@@ -27,10 +27,10 @@ lengths[b], room or not. Copies and whole numbers, so the answer must match to t
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log, pi, sqrt
+from math import e, log, pi, sqrt
 from typing import TYPE_CHECKING
 
-from grader.content.formulas import softmax
+from grader.content.formulas import erf, softmax
 from grader.content.spec import (
     Accumulated,
     Exact,
@@ -70,6 +70,11 @@ GELU_MISSES = {
     "x + bias, without gelu": lambda x, bias, sizes: x + bias,
     "x gelu's factor of x + bias": lambda x, bias, sizes: gelu_reference(x, bias, sizes) / (x + bias) * x,
     "without the 0.5": lambda x, bias, sizes: 2 * gelu_reference(x, bias, sizes),
+    "gelu by erf, not by tanh": lambda x, bias, sizes: 0.5 * (x + bias) * (1 + erf((x + bias) / sqrt(2))),
+    "the bias is subtracted": lambda x, bias, sizes: gelu_reference(x, -bias, sizes),
+    "the bias of the row's number": lambda x, bias, sizes: gelu_reference(x, by_row(bias, x), sizes),
+    "relu in place of gelu": lambda x, bias, sizes: (x + bias).clip(0),
+    "x sigmoid(1.702 x) in place of gelu": lambda x, bias, sizes: (x + bias) / (1 + e ** (-1.702 * (x + bias))),
 }
 
 
@@ -204,6 +209,18 @@ NORM_MISSES = {
         / ((x + residual + bias).var(axis=1, keepdims=True) * x.shape[1] / (x.shape[1] - 1) + EPS) ** 0.5
         * gamma
         + beta
+    ),
+    "gamma and beta exchanged": lambda x, residual, bias, gamma, beta, sizes: norm_reference(
+        x, residual, bias, beta, gamma, sizes
+    ),
+    "the bias is added after the norm": lambda x, residual, bias, gamma, beta, sizes: (
+        norm_reference(x, residual, 0 * bias, gamma, beta, sizes) + bias
+    ),
+    "the residual is subtracted": lambda x, residual, bias, gamma, beta, sizes: norm_reference(
+        x, -residual, bias, gamma, beta, sizes
+    ),
+    "the bias is added twice": lambda x, residual, bias, gamma, beta, sizes: norm_reference(
+        x, residual, 2 * bias, gamma, beta, sizes
     ),
 }
 
@@ -433,6 +450,11 @@ def masked(mask: ndarray, z: ndarray) -> ndarray:
     return numpy.where((hidden == float("-inf")).all(axis=-1, keepdims=True), 0.0, softmax(hidden))
 
 
+def shown(mask: ndarray) -> ndarray:
+    """1 or 0 for each element of x."""
+    return mask[:, None] * 1.0
+
+
 def undivided(mask: ndarray, z: ndarray) -> ndarray:
     """The weights, the largest of a row 1; 0 where all of it is hidden."""
     import numpy
@@ -453,6 +475,9 @@ SOFTMAX_MISSES = {
     "the mask of query 0 for all": lambda x, mask, sizes: masked(0 * mask + mask[:, :1], x * SCALE),
     "not divided by the sum of the weights": lambda x, mask, sizes: undivided(mask, x * SCALE),
     "what the mask hides, and not what it shows": lambda x, mask, sizes: masked(mask == 0, x * SCALE),
+    "1 is added where the mask hides, not -infinity": lambda x, mask, sizes: softmax(x * SCALE + shown(mask == 0)),
+    "masked logits are 0, not -infinity": lambda x, mask, sizes: softmax(x * SCALE * shown(mask != 0)),
+    "softmax of -x": lambda x, mask, sizes: masked(mask, -x * SCALE),
 }
 
 

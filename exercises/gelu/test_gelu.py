@@ -12,6 +12,7 @@ definition and so in torch too: the digits that it loses there are forgiven, tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import pi, sqrt
 from typing import TYPE_CHECKING
@@ -66,13 +67,35 @@ NEAR_MISSES = {
     "without the 0.5": lambda x, sizes: 2 * reference(x, sizes),
     "without the factor x": lambda x, sizes: reference(x, sizes) / x,
     "tanh without 1 +": lambda x, sizes: reference(x, sizes) - 0.5 * x,
+    "0.44715 in place of 0.044715": lambda x, sizes: by_tanh(x, sqrt(2 / pi) * (x + 0.44715 * x**3)),
+    "sqrt(2 / pi) is a factor of x alone, not of x^3": lambda x, sizes: by_tanh(x, sqrt(2 / pi) * x + 0.044715 * x**3),
+    "2 / pi in place of its root": lambda x, sizes: by_tanh(x, 2 / pi * (x + 0.044715 * x**3)),
+    "1 / sqrt(2) in place of sqrt(2 / pi)": lambda x, sizes: by_tanh(x, sqrt(0.5) * (x + 0.044715 * x**3)),
+    "sqrt(pi / 2) in place of sqrt(2 / pi)": lambda x, sizes: by_tanh(x, sqrt(pi / 2) * (x + 0.044715 * x**3)),
+    "1 - tanh in place of 1 + tanh": lambda x, sizes: x - reference(x, sizes),
+    "the argument of tanh doubled": lambda x, sizes: by_tanh(x, 2 * sqrt(2 / pi) * (x + 0.044715 * x**3)),
+    "x sigmoid(1.702 x)": lambda x, sizes: by_tanh(x, 0.851 * x),
+    "- 0.044715 x^3, a sign": lambda x, sizes: by_tanh(x, sqrt(2 / pi) * (x - 0.044715 * x**3)),
 }
+
+
+def by_erf(factor: float) -> Callable[..., ndarray]:
+    """With another factor of erf's argument."""
+    return lambda x, sizes: 0.5 * x * (1 + erf(factor * x))
+
+
 NEAR_MISSES_ERF = {
     "the approximation by tanh in place of erf": reference,
     "erf(x), not erf(x / sqrt(2))": lambda x, sizes: 0.5 * x * (1 + erf(x)),
     "erf without 1 +": lambda x, sizes: 0.5 * x * erf(x / sqrt(2)),
     "without the 0.5": lambda x, sizes: 2 * reference_erf(x, sizes),
     "without the factor x": lambda x, sizes: reference_erf(x, sizes) / x,
+    "erf(sqrt(2 / pi) x): the constant of the approximation by tanh": by_erf(sqrt(2 / pi)),
+    "erf(sqrt(2) x), not erf(x / sqrt(2))": by_erf(sqrt(2)),
+    "erf(x / 2), not erf(x / sqrt(2))": by_erf(0.5),
+    "erf(2 x / sqrt(pi)): the factor of erf's own integral": by_erf(2 / sqrt(pi)),
+    "1 - erf in place of 1 + erf": lambda x, sizes: x - reference_erf(x, sizes),
+    "x sigmoid(1.702 x)": lambda x, sizes: by_tanh(x, 0.851 * x),
 }
 
 SPEC = Spec(

@@ -43,6 +43,14 @@ NEAR_MISSES = {
     "|x| > 0.5 becomes 0, and the others stay": lambda x, sizes: zero_where(abs(x) > LAMBDA, x),
     "softshrink: 0.5 is subtracted": lambda x, sizes: zero_where(abs(x) <= LAMBDA, x - LAMBDA * (2 * (x > 0) - 1)),
     "x itself": lambda x, sizes: x,
+    "x stays where x > 0.5 or x < 0.5, for -0.5: all but 0.5 do": lambda x, sizes: zero_where(x == LAMBDA, x),
+    "x stays where it is above 0.5 and below -0.5: nowhere": lambda x, sizes: zero_where(x == x, x),
+    "all x >= -0.5 become 0: the side above 0.5 is missing": lambda x, sizes: zero_where(x >= -LAMBDA, x),
+    "0.5 itself stays": lambda x, sizes: zero_where((x < LAMBDA) & (x >= -LAMBDA), x),
+    "-0.5 itself stays": lambda x, sizes: zero_where((x <= LAMBDA) & (x > -LAMBDA), x),
+    "nan becomes 0": lambda x, sizes: zero_where(~(abs(x) > LAMBDA), x),
+    "|x| in place of x": lambda x, sizes: zero_where(abs(x) <= LAMBDA, abs(x)),
+    "0 where |x| <= 1": lambda x, sizes: zero_where(abs(x) <= 1, x),
 }
 
 SPEC = Spec(

@@ -42,6 +42,13 @@ NEAR_MISSES = {
     "without the factor x: hardsigmoid": lambda x, sizes: (x + 3).clip(0, 6) / 6,
     "clipped at 3 in place of 6": lambda x, sizes: x * (x + 3).clip(0, 3) / 6,
     "divided by 3": lambda x, sizes: x * (x + 3).clip(0, 6) / 3,
+    "clipped at 6 after the division by 6, where the end is 1": lambda x, sizes: x * ((x + 3) / 6).clip(0, 6),
+    "without the lower end 0": lambda x, sizes: x * (x + 3).clip(max=6) / 6,
+    "x - 3 in place of x + 3": lambda x, sizes: x * (x - 3).clip(0, 6) / 6,
+    "x clipped, and 3 added after that": lambda x, sizes: x * (x.clip(0, 6) + 3) / 6,
+    "x clipped to -3 and 3, without the + 3": lambda x, sizes: x * x.clip(-3, 3) / 6,
+    "the factor x + 3 in place of x": lambda x, sizes: (x + 3) * (x + 3).clip(0, 6) / 6,
+    "clipped at 1, before the division by 6": lambda x, sizes: x * (x + 3).clip(0, 1) / 6,
 }
 
 SPEC = Spec(

@@ -62,6 +62,17 @@ def shape(M: int, N: int, K: int) -> Sizes:
     return {"M": M, "N": N, "K": K}
 
 
+def last_slice(A: ndarray, B: ndarray, step: int) -> ndarray:
+    """The last slice alone: the accumulators begin at 0 in each."""
+    first = (A.shape[1] - 1) // step * step
+    return A[:, first:] @ B[first:]
+
+
+def of_rows_of_B(miss: Callable[..., ndarray]) -> Callable[..., ndarray]:
+    """The same of a B that is [N, K]."""
+    return lambda A, B, sizes: miss(A, B.T, sizes)
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
     "the last k is missing": lambda A, B, sizes: A[:, :-1] @ B[:-1],
@@ -75,6 +86,12 @@ NEAR_MISSES = {
     "twice the product": lambda A, B, sizes: 2 * (A @ B),
     "B as if it were stored by columns": lambda A, B, sizes: A @ B.reshape(B.shape[::-1]).T,
     "A as if it were stored by columns": lambda A, B, sizes: A.reshape(A.shape[::-1]).T @ B,
+    "only whole slices of 64 k": lambda A, B, sizes: A[:, : sizes["K"] // 64 * 64] @ B[: sizes["K"] // 64 * 64],
+    "C stored by columns": lambda A, B, sizes: (A @ B).T.reshape(sizes["M"], sizes["N"]),
+    "the sum over k of A + B": lambda A, B, sizes: A.sum(axis=1, keepdims=True) + B.sum(axis=0),
+    "the last slice of 8 k alone": lambda A, B, sizes: last_slice(A, B, 8),
+    "the last slice of 16 k alone": lambda A, B, sizes: last_slice(A, B, 16),
+    "the last slice of 32 k alone": lambda A, B, sizes: last_slice(A, B, 32),
 }
 
 SPEC = Spec(
@@ -246,7 +263,14 @@ MMA_TN = replace(
     inputs=(Tensor("A", ("M", "K")), Tensor("B", ("N", "K"))),
     values=tuple(CANCELLING_TN if kind.name == CANCELLING_TN.name else kind for kind in MMA.values),
     reference=reference_tn,
-    near_misses={"A @ B, B as if it were stored by rows": lambda A, B, sizes: A @ B.reshape(sizes["K"], sizes["N"])},
+    near_misses={
+        "A @ B, B as if it were stored by rows": lambda A, B, sizes: A @ B.reshape(sizes["K"], sizes["N"]),
+        **{
+            words: of_rows_of_B(of)
+            for words, of in NEAR_MISSES.items()
+            if "B as if" not in words and "of 8 k" not in words
+        },
+    },
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude_tn),
     baselines={"torch.mm": torch_mm_tn},
 )

@@ -73,6 +73,13 @@ NEAR_MISSES = {
     "only the first 32 columns": lambda A, x, sizes: A[:, :32] @ x[:32],
     "x[0] in place of x[k]": lambda A, x, sizes: A.sum(axis=1) * x[:1],
     "row 0 for every row": lambda A, x, sizes: (A[:1] @ x).repeat(sizes["M"]),
+    "only whole vectors of 4 columns": lambda A, x, sizes: A[:, : sizes["K"] // 4 * 4] @ x[: sizes["K"] // 4 * 4],
+    "only whole steps of 32 columns": lambda A, x, sizes: A[:, : sizes["K"] // 32 * 32] @ x[: sizes["K"] // 32 * 32],
+    "A as if it were stored by columns": lambda A, x, sizes: A.reshape(A.shape[::-1]).T @ x,
+    "twice the product": lambda A, x, sizes: 2 * (A @ x),
+    "32 times the product: each lane adds it": lambda A, x, sizes: 32 * (A @ x),
+    "the mean, the sum over K": lambda A, x, sizes: A @ x / sizes["K"],
+    "the product of both sums": lambda A, x, sizes: A.sum(axis=1) * x.sum(),
 }
 
 SPEC = Spec(

@@ -47,6 +47,13 @@ def shape(n: int, bins: int) -> Sizes:
     return {"n": n, "bins": bins}
 
 
+def after_one(counts: ndarray) -> ndarray:
+    """The counts one bin later, the last one nowhere."""
+    moved = 0 * counts
+    moved[1:] = counts[:-1]
+    return moved
+
+
 # What is counted in place of it by a usual mistake.
 NEAR_MISSES = {
     "each value is added in place of 1": lambda a, sizes: reference(a, sizes) * range_of(sizes),
@@ -54,6 +61,13 @@ NEAR_MISSES = {
     "the first value is not counted": lambda a, sizes: reference(a[1:], sizes),
     "every value is counted twice": lambda a, sizes: 2 * reference(a, sizes),
     "0 or 1: whether a value occurs": lambda a, sizes: (reference(a, sizes) > 0) * 1,
+    "the values after the last whole vector of 4 are not counted": lambda a, sizes: reference(
+        a[: len(a) // 4 * 4], sizes
+    ),
+    "each value is counted in the bin after its own": lambda a, sizes: after_one(reference(a, sizes)),
+    "the first of each 4 values alone is counted": lambda a, sizes: reference(a[::4], sizes),
+    "each value is counted 4 times": lambda a, sizes: 4 * reference(a, sizes),
+    "the sum of the counts up to the bin": lambda a, sizes: reference(a, sizes).cumsum(),
 }
 
 

@@ -113,6 +113,13 @@ def added_once(base: ndarray, index: ndarray, source: ndarray, sizes: Sizes) -> 
     return total
 
 
+def numbered(index: ndarray) -> ndarray:
+    """0, 1, 2, ..."""
+    import numpy
+
+    return numpy.arange(len(index))
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
     "rows are stored, not added": stored,
@@ -121,6 +128,13 @@ NEAR_MISSES = {
     "base itself: nothing is added": lambda base, index, source, sizes: base,
     "subtracted in place of added": lambda base, index, source, sizes: reference(base, index, -source, sizes),
     "base is added twice": lambda base, index, source, sizes: reference(2 * base, index, source, sizes),
+    "each row of source is added twice": lambda base, index, source, sizes: reference(base, index, 2 * source, sizes),
+    "source's rows in their own order, index is not used": lambda base, index, source, sizes: reference(
+        base, numbered(index) % max(1, len(base)), source, sizes
+    ),
+    "the first of equal indices alone is added": lambda base, index, source, sizes: added_once(
+        base, index[::-1], source[::-1], sizes
+    ),
 }
 
 MANY = Spec(

@@ -133,6 +133,21 @@ NEAR_MISSES = {
     "without weight and bias": lambda x, weight, bias, sizes: centred(x)[0] * centred(x)[1],
     "weight and bias swapped": lambda x, weight, bias, sizes: centred(x)[0] * centred(x)[1] * bias + weight,
     "(y + bias) * weight": lambda x, weight, bias, sizes: (centred(x)[0] * centred(x)[1] + bias) * weight,
+    "1 + weight in place of weight": lambda x, weight, bias, sizes: reference(x, 1 + weight, bias, sizes),
+    "the bias is subtracted": lambda x, weight, bias, sizes: reference(x, weight, -bias, sizes),
+    "mean and variance are those of the columns": lambda x, weight, bias, sizes: (
+        (x - x.mean(axis=0)) * (x.var(axis=0) + EPS) ** -0.5 * weight + bias
+    ),
+    "mean and variance are those of all rows": lambda x, weight, bias, sizes: (
+        (x - x.mean()) * (x.var() + EPS) ** -0.5 * weight + bias
+    ),
+    "the mean is added to x": lambda x, weight, bias, sizes: (2 * x - centred(x)[0]) * centred(x)[1] * weight + bias,
+    "the distances are divided by their mean size, not by the root": lambda x, weight, bias, sizes: (
+        centred(x)[0] / (abs(centred(x)[0]).mean(axis=1, keepdims=True) + EPS) * weight + bias
+    ),
+    "the square of the mean alone under the root": lambda x, weight, bias, sizes: (
+        centred(x)[0] * (x.mean(axis=1, keepdims=True) ** 2 + EPS) ** -0.5 * weight + bias
+    ),
 }
 
 SPEC = Spec(

@@ -110,6 +110,36 @@ def own(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | None) 
     return (Q * K).sum(axis=-1, keepdims=True) * V
 
 
+def numbers(count: int) -> ndarray:
+    """1, 2, 3, ... one below the other."""
+    import numpy
+
+    return numpy.arange(1.0, count + 1)[:, None]
+
+
+def in_chunks(of: Callable[[ndarray, ndarray, ndarray], ndarray]) -> Callable[..., ndarray]:
+    """``of`` the tokens of each chunk alone."""
+
+    def of_inputs(Q: ndarray, K: ndarray, V: ndarray, chunk: int) -> ndarray:
+        out = 0 * Q
+        for first in range(0, Q.shape[-2], chunk):
+            some = slice(first, first + chunk)
+            out[:, :, some] = of(Q[:, :, some], K[:, :, some], V[:, :, some])
+        return out
+
+    return of_inputs
+
+
+def of_chunk(Q: ndarray, K: ndarray, V: ndarray, chunk: int) -> ndarray:
+    """Each query against all keys of its own chunk."""
+    return in_chunks(lambda Q, K, V: Q @ (K.swapaxes(-1, -2) @ V))(Q, K, V, chunk)
+
+
+def masked_chunk(Q: ndarray, K: ndarray, V: ndarray, chunk: int) -> ndarray:
+    """Each query against the keys of its own chunk up to itself."""
+    return in_chunks(lambda Q, K, V: reference(Q, K, V, {}, None))(Q, K, V, chunk)
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
     "no key is hidden: not causal": of_all,
@@ -119,6 +149,28 @@ NEAR_MISSES = {
     ),
     "the query's own key alone": own,
     "scaled by 1 / sqrt(D)": lambda Q, K, V, sizes, rows: reference(Q, K, V, sizes, rows) / Q.shape[-1] ** 0.5,
+    "the keys of the query's own chunk of 32 count in S, too": lambda Q, K, V, sizes, rows: (
+        reference(Q, K, V, sizes, rows) + of_chunk(Q, K, V, 32)
+    ),
+    "the keys of the query's own chunk of 64 count in S, too": lambda Q, K, V, sizes, rows: (
+        reference(Q, K, V, sizes, rows) + of_chunk(Q, K, V, 64)
+    ),
+    "no key of the query's own chunk of 32 is hidden": lambda Q, K, V, sizes, rows: (
+        reference(Q, K, V, sizes, rows) - masked_chunk(Q, K, V, 32) + of_chunk(Q, K, V, 32)
+    ),
+    "the keys of the chunks of 32 before the query's own are missing": lambda Q, K, V, sizes, rows: masked_chunk(
+        Q, K, V, 32
+    ),
+    "the keys of the query's own chunk of 32 are missing": lambda Q, K, V, sizes, rows: (
+        reference(Q, K, V, sizes, rows) - masked_chunk(Q, K, V, 32)
+    ),
+    "K is used for V": lambda Q, K, V, sizes, rows: reference(Q, K, K, sizes, rows),
+    "V is used for K": lambda Q, K, V, sizes, rows: reference(Q, V, V, sizes, rows),
+    "K and V exchanged": lambda Q, K, V, sizes, rows: reference(Q, V, K, sizes, rows),
+    "Q and K exchanged": lambda Q, K, V, sizes, rows: reference(K, Q, V, sizes, rows),
+    "the mean over the keys, not the sum": lambda Q, K, V, sizes, rows: (
+        reference(Q, K, V, sizes, rows) / numbers(Q.shape[-2])
+    ),
 }
 
 SPEC = Spec(

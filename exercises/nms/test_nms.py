@@ -36,8 +36,11 @@ def kept_boxes(
     union: Callable[[ndarray, ndarray, ndarray], ndarray] = lambda area, own, inter: area + own - inter,
     threshold: float = IOU_THRESHOLD,
     gone_count: bool = False,
+    clipped: bool = True,
+    far: int = 1 << 31,
 ) -> tuple[ndarray, ndarray]:
-    """``gone_count``: a box that goes takes others with it, too."""
+    """``gone_count``: a box that goes takes others with it, too. ``clipped``: a side of an intersection is at least 0.
+    ``far``: how many of the next boxes one is compared with."""
     import numpy
 
     order = numpy.argsort(-scores, kind="stable")
@@ -50,8 +53,10 @@ def kept_boxes(
             kept.append(rank)
         elif not gone_count:
             continue
-        inter = (numpy.minimum(high, high[rank]) - numpy.maximum(low, low[rank])).clip(min=0).prod(axis=1)
-        later = numpy.arange(sizes["n"]) > rank
+        sides = numpy.minimum(high, high[rank]) - numpy.maximum(low, low[rank])
+        inter = (sides.clip(min=0) if clipped else sides).prod(axis=1)
+        distance = numpy.arange(sizes["n"]) - rank
+        later = (distance > 0) & (distance <= far)
         removed |= later & (inter / union(area, area[rank], inter) > threshold)
     keep = numpy.full(sizes["n"], -1)
     keep[: len(kept)] = order[kept]
@@ -77,6 +82,18 @@ NEAR_MISSES = {
     ),
     "in the order of the boxes, not of the scores": lambda boxes, scores, sizes: kept_boxes(boxes, 0 * scores, sizes),
     "in the order of rising scores": lambda boxes, scores, sizes: kept_boxes(boxes, -scores, sizes),
+    "the intersection over the smaller area": lambda boxes, scores, sizes: kept_boxes(
+        boxes, scores, sizes, union=lambda area, own, inter: area.clip(max=own)
+    ),
+    "the intersection over the larger area": lambda boxes, scores, sizes: kept_boxes(
+        boxes, scores, sizes, union=lambda area, own, inter: area.clip(min=own)
+    ),
+    "the overlap of boxes that are apart in both directions is not 0": lambda boxes, scores, sizes: kept_boxes(
+        boxes, scores, sizes, clipped=False
+    ),
+    "each box is compared with the next 63 alone": lambda boxes, scores, sizes: kept_boxes(
+        boxes, scores, sizes, far=63
+    ),
 }
 
 

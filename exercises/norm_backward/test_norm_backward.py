@@ -133,17 +133,30 @@ def recompute(form: Callable[..., tuple[ndarray, ...]]) -> Callable[..., tuple[n
 
 
 def other_gradients(
-    *, g_mean: float = 1.0, gx_mean: float = 1.0, scaled: bool = True, sums: bool = False, weighted: bool = True
+    *,
+    g_mean: float = 1.0,
+    gx_mean: float = 1.0,
+    scaled: bool = True,
+    sums: bool = False,
+    weighted: bool = True,
+    plain_g: bool = False,
+    plain_gx: bool = False,
+    step: int = 1,
 ) -> Callable[..., tuple[ndarray, ...]]:
-    """The gradients with other factors of the two means, without rstd or weight, or with sums in place of means."""
+    """The gradients with other factors of the two means, without rstd or weight, or with sums in place of means.
+    ``plain_g``, ``plain_gx``: the mean is without weight. ``step``: it has the first of each so many columns alone, in
+    rows of whole vectors of so many."""
 
     def of_inputs(
         x_hat: ndarray, dy: ndarray, weight: ndarray, rstd: ndarray, rows: ndarray | None, mean: float
     ) -> tuple[ndarray, ...]:
+        import numpy
+
         g = dy * weight if weighted else dy
         count = dy.shape[1] if sums else 1
-        first = mean * g_mean * count * g.mean(axis=1, keepdims=True)
-        second = gx_mean * count * (g * x_hat).mean(axis=1, keepdims=True)
+        kept = 1.0 if dy.shape[1] % step else (numpy.arange(dy.shape[1]) % step == 0) * 1.0
+        first = mean * g_mean * count * ((dy if plain_g else g) * kept).mean(axis=1, keepdims=True)
+        second = gx_mean * count * ((dy if plain_gx else g) * x_hat * kept).mean(axis=1, keepdims=True)
         dx = (rstd[:, None] if scaled else 1.0) * (g - first - x_hat * second)
         return dx, (dy * x_hat).sum(axis=0), dy.sum(axis=0)
 
@@ -170,12 +183,37 @@ USUAL = {
     "dx without rstd": other_gradients(scaled=False),
     "dx with sums in place of the two means": other_gradients(sums=True),
     "dx without weight": other_gradients(weighted=False),
+    "the mean of dy * x_hat in place of g * x_hat in dx, without weight": other_gradients(plain_gx=True),
+    "the mean of dy in place of the mean of g in dx, without weight": other_gradients(plain_g=True),
+    "the mean of dy and the mean of dy * x_hat in dx, both without weight": other_gradients(
+        plain_g=True, plain_gx=True
+    ),
+    "the mean of g * x_hat is added in dx": other_gradients(gx_mean=-1.0),
+    "the mean of g is added in dx": other_gradients(g_mean=-1.0),
+    "dx without both means": other_gradients(g_mean=0.0, gx_mean=0.0),
+    "the means in dx have the first of each 4 columns alone, in rows of whole vectors": other_gradients(step=4),
+    "dweight by dy, without x_hat": other_sums(lambda x_hat, dy, weight: (dy.sum(axis=0), dy.sum(axis=0))),
+    "dbias by dy * weight": other_sums(lambda x_hat, dy, weight: ((dy * x_hat).sum(axis=0), (dy * weight).sum(axis=0))),
+    "dweight and dbias are means over the rows": other_sums(
+        lambda x_hat, dy, weight: ((dy * x_hat).mean(axis=0), dy.mean(axis=0))
+    ),
     "dweight by dy * weight": other_sums(lambda x_hat, dy, weight: ((dy * weight * x_hat).sum(axis=0), dy.sum(axis=0))),
     "dweight and dbias swapped": other_sums(lambda x_hat, dy, weight: (dy.sum(axis=0), (dy * x_hat).sum(axis=0))),
     "the last row is missing from dweight and dbias": other_sums(
         lambda x_hat, dy, weight: ((dy * x_hat)[:-1].sum(axis=0), dy[:-1].sum(axis=0))
     ),
 }
+
+# Those that are the same as others where no mean is subtracted, and no bias is there.
+OF_LAYER_NORM = (
+    "dx without the mean of g",
+    "the mean of dy in place of the mean of g in dx, without weight",
+    "the mean of dy and the mean of dy * x_hat in dx, both without weight",
+    "the mean of g is added in dx",
+    "dx without both means",
+    "dweight by dy, without x_hat",
+    "dbias by dy * weight",
+)
 
 
 # -- values ----------------------------------------------------------------------------------------------------------
@@ -380,9 +418,7 @@ RMS_NORM = replace(
     outputs=(Tensor("dx", ("rows", "cols")), Tensor("dweight", ("cols",))),
     values=tuple(values for values in SPEC.values if values.name != "offset"),
     reference=by_rows(rms_norm(gradients)),
-    near_misses={
-        words: rms_norm(of) for words, of in USUAL.items() if "the mean of g" not in words or "x_hat" in words
-    },
+    near_misses={words: rms_norm(of) for words, of in USUAL.items() if words not in OF_LAYER_NORM},
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=by_rows(rms_norm(bounds), bound=True)),
     baselines={"torch._fused_rms_norm_backward": torch_rms_norm_backward},
 )

@@ -17,6 +17,7 @@ their distance rounds no more than a sum of their elements does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -211,6 +212,93 @@ def by_eighths(x: ndarray) -> ndarray:
     return squares[:, None] / x.shape[1]
 
 
+Moments = tuple["ndarray", "ndarray", "ndarray"]  # counts, means, sums of squared distances
+Weights = Callable[["ndarray", "ndarray"], "ndarray"]
+
+
+def merged_by(part: Weights, apart: Callable[[ndarray, ndarray, ndarray], ndarray]) -> Callable[..., ndarray]:
+    """layer_norm by another merge of the moments of threads, warps and blocks, in layer_norm_cluster_f16's order.
+    ``part`` makes of both counts the weight of the second mean, ``apart`` of both counts and the distance of the means
+    what the squares get in addition."""
+
+    def merge(a: Moments, b: Moments) -> Moments:
+        distance = b[1] - a[1]
+        return a[0] + b[0], a[1] + distance * part(a[0], b[0]), a[2] + b[2] + apart(a[0], b[0], distance)
+
+    def of_lanes(moments: Moments) -> Moments:
+        """32 of the last axis at a time; what is past its end has no elements."""
+        import numpy
+
+        count = moments[0].shape[-1]
+        ends = [(0, 0)] * (moments[0].ndim - 1) + [(0, -count % 32)]
+        lanes = [numpy.pad(each, ends).reshape(*each.shape[:-1], -1, 32) for each in moments]
+        while lanes[0].shape[-1] > 1:
+            half = lanes[0].shape[-1] // 2
+            lanes = [*merge(*(tuple(each[..., some] for each in lanes) for some in (slice(half), slice(half, None))))]
+        return lanes[0][..., 0], lanes[1][..., 0], lanes[2][..., 0]
+
+    def of_inputs(x: ndarray, weight: ndarray, bias: ndarray, sizes: Sizes) -> ndarray:
+        count, mean, squares = of_lanes(of_lanes(of_threads(x)))  # of blocks
+        _, mean, squares = of_lanes((count[..., 0], mean[..., 0], squares[..., 0]))  # of rows
+        return (x - mean) * (squares / x.shape[1] + EPS) ** -0.5 * weight + bias
+
+    return of_inputs
+
+
+def of_threads(x: ndarray) -> Moments:
+    """[rows, blocks, threads]: a thread has up to four vectors of 8 columns of its block's share."""
+    import numpy
+
+    cols, ranks = x.shape[1], 1
+    while ranks < RANKS and ranks * 512 * 32 < cols:
+        ranks *= 2
+    share = ((cols - 1) // ranks // 8 + 1) * 8
+    threads = ((share - 1) // (32 * 32) + 1) * 32
+    held = numpy.zeros((len(x), ranks, 4 * threads * 8))
+    there = numpy.zeros(held.shape[1:], dtype=bool)
+    for rank in range(ranks):
+        own = x[:, rank * share : (rank + 1) * share]
+        held[:, rank, : own.shape[1]], there[rank, : own.shape[1]] = own, True
+    turned = held.reshape(len(x), ranks, 4, threads, 8), there.reshape(1, ranks, 4, threads, 8)
+    count = turned[1].sum(axis=(2, 4)) + 0.0 * turned[0][:, :, 0, :, 0]
+    mean = turned[0].sum(axis=(2, 4)) / count.clip(min=1)
+    distance = numpy.where(turned[1], turned[0] - mean[:, :, None, :, None], 0.0)
+    return count, mean, (distance**2).sum(axis=(2, 4))
+
+
+def share_of_second(a: ndarray, b: ndarray) -> ndarray:
+    return b / (a + b).clip(min=1)
+
+
+def of_both(a: ndarray, b: ndarray, distance: ndarray) -> ndarray:
+    return distance**2 * a * b / (a + b).clip(min=1)
+
+
+# By the moments that are merged, of which either may have no elements.
+MERGED = {
+    "moments are merged as if both had equally many elements": merged_by(
+        lambda a, b: 0.5 + 0 * a, lambda a, b, distance: distance**2 * (a + b) / 4
+    ),
+    "the merged mean is the mean of both means: they are not weighted by their counts": merged_by(
+        lambda a, b: 0.5 + 0 * a, of_both
+    ),
+    "the merged mean has each mean with the count of the other": merged_by(
+        lambda a, b: a / (a + b).clip(min=1), of_both
+    ),
+    "the merged squares lack the distance of the means": merged_by(
+        share_of_second, lambda a, b, distance: 0 * distance
+    ),
+    "the merged squares have the distance of the means, not its square": merged_by(
+        share_of_second, lambda a, b, distance: distance * a * b / (a + b).clip(min=1)
+    ),
+    "the merged squares have the squared distance times both counts, not over their sum": merged_by(
+        share_of_second, lambda a, b, distance: distance**2 * a * b
+    ),
+    "the merged squares have the squared distance, without the counts": merged_by(
+        share_of_second, lambda a, b, distance: distance**2 * (a > 0) * (b > 0)
+    ),
+}
+
 LAYER = Spec(
     computes="y = (x - mean) / sqrt(variance + eps) * weight + bias, row by row, rows of up to 131072 elements",
     operations=Operations(
@@ -253,6 +341,16 @@ LAYER = Spec(
         "without bias": lambda x, weight, bias, sizes: centred(x)[0] * centred(x)[1] * weight,
         "weight and bias swapped": lambda x, weight, bias, sizes: centred(x)[0] * centred(x)[1] * bias + weight,
         "(y + bias) * weight": lambda x, weight, bias, sizes: (centred(x)[0] * centred(x)[1] + bias) * weight,
+        "eps outside of the root": lambda x, weight, bias, sizes: (
+            centred(x)[0] / ((centred(x)[0] ** 2).mean(axis=1, keepdims=True) ** 0.5 + EPS) * weight + bias
+        ),
+        "the variance is not divided by cols": lambda x, weight, bias, sizes: (
+            centred(x)[0] * ((centred(x)[0] ** 2).sum(axis=1, keepdims=True) + EPS) ** -0.5 * weight + bias
+        ),
+        "divided by variance + eps, not by its root": lambda x, weight, bias, sizes: (
+            centred(x)[0] * centred(x)[1] ** 2 * weight + bias
+        ),
+        **MERGED,
     },
     tolerance=Accumulated(terms=lambda sizes: sizes["cols"] + 8, magnitude=layer_magnitude),
     named_sizes=RMS.named_sizes,

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from grader.content.formulas import side_by_side
+from grader.content.fragments import other_scales
 from grader.content.spec import (
     Accumulated,
     Fill,
@@ -791,6 +792,7 @@ FP8 = Spec(
         "the last block is missing": lambda A, sa, B, sb, sizes: fp8(A, without(sa, -1), B, sb, sizes),
         "only the first block": lambda A, sa, B, sb, sizes: fp8(A[:, :1], sa[:1], B[:, :, :1], sb[:, :1], sizes),
         "only the last block": lambda A, sa, B, sb, sizes: fp8(A[:, -1:], sa[-1:], B[:, :, -1:], sb[:, -1:], sizes),
+        **other_scales(),
     },
     tolerance=Accumulated(terms=lambda sizes: sizes["blocks_k"] * GROUP, magnitude=fp8_magnitude),
     # Rows around 16, 32, 64 and above; one block of columns, two, three: a tile that is half empty; blocks of K fewer

@@ -273,6 +273,12 @@ def per_tensor(x: ndarray, sizes: Sizes) -> Quantised:
 Both = Callable[..., Quantised]
 
 
+def to_power_of_two(s: ndarray) -> ndarray:
+    import numpy
+
+    return 2.0 ** numpy.ceil(numpy.log2(s))
+
+
 def mistakes(right: Both, scaled: Callable[..., ndarray], most: float) -> dict[str, Both]:
     """Usual mistakes of every quantizer. ``scaled`` spreads s over the elements of x."""
 
@@ -291,6 +297,11 @@ def mistakes(right: Both, scaled: Callable[..., ndarray], most: float) -> dict[s
         "x * s in place of x / s": codes(lambda x, s: wide(x * s)),
         "the reciprocal of s": scales(lambda s: wide(f32(1.0) / f32(s))),
         "the maximum in place of s": scales(lambda s: wide(f32(s) * f32(most))),
+        "s halved": scales(lambda s: s / 2),
+        "s doubled": scales(lambda s: s * 2),
+        "s is rounded up to a power of two": scales(to_power_of_two),
+        "the maximum / 240 in s alone": scales(lambda s: s * most / 240),
+        "the maximum / 57344 in s alone": scales(lambda s: s * most / 57344),
     }
 
 
@@ -351,6 +362,26 @@ def away(x: ndarray) -> ndarray:
     return rounded
 
 
+def rounded(x: ndarray) -> ndarray:
+    import numpy
+
+    return numpy.clip(numpy.rint(x), -128, 127)
+
+
+def rounded_by(rule: str, x: ndarray, sizes: Sizes) -> Quantised:
+    """By another rule than to the nearest."""
+    import numpy
+
+    before = per_row_before(x, sizes)
+    codes = {
+        "floor": numpy.floor(before),
+        "ceil": numpy.ceil(before),
+        "half_up": numpy.floor(before + 0.5),
+        "half_cut": numpy.trunc(before + 0.5),
+    }[rule]
+    return numpy.clip(codes, -128, 127), per_row(x, sizes)[1]
+
+
 def with_scale(x: ndarray, s: ndarray) -> Quantised:
     import numpy
 
@@ -380,6 +411,19 @@ TOKEN = Spec(
             per_row(x, sizes)[1],
         ),
         "the maximum / 128": lambda x, sizes: with_scale(x, scale_of(size(x), 128.0)),
+        "the maximum / 255": lambda x, sizes: with_scale(x, scale_of(size(x), 255.0)),
+        "rounded down": lambda x, sizes: rounded_by("floor", x, sizes),
+        "rounded up": lambda x, sizes: rounded_by("ceil", x, sizes),
+        "x + 0.5 cut to a whole number, also below 0": lambda x, sizes: rounded_by("half_cut", x, sizes),
+        "x + 0.5 rounded down: halves go up": lambda x, sizes: rounded_by("half_up", x, sizes),
+        "x itself, not divided by s": lambda x, sizes: (
+            rounded(x),
+            per_row(x, sizes)[1],
+        ),
+        "x * s in place of x / s": lambda x, sizes: (
+            rounded(x * per_row(x, sizes)[1][:, None]),
+            per_row(x, sizes)[1],
+        ),
         "the scale of all rows": lambda x, sizes: with_scale(
             x, scale_of(size(x).max(keepdims=True).repeat(len(x)), INT8_MAX)
         ),

@@ -76,6 +76,9 @@ NEAR_MISSES = {
     "the first element alone": lambda x, sizes: x[:1].sum().reshape(1),
     "twice the sum": lambda x, sizes: 2 * x.sum().reshape(1),
     "32 times the sum: each lane adds it": lambda x, sizes: 32 * x.sum().reshape(1),
+    "the sum of whole vectors of 4 alone": lambda x, sizes: x[: sizes["n"] // 4 * 4].sum().reshape(1),
+    "the sum with the opposite sign": lambda x, sizes: -x.sum().reshape(1),
+    "half of the sum": lambda x, sizes: 0.5 * x.sum().reshape(1),
 }
 
 SPEC = Spec(

@@ -36,6 +36,12 @@ def extremes(rng: Rng, shape: tuple[int, ...], sizes: Sizes) -> ndarray:
     return rng.choice(shape, (*f32, *f16))
 
 
+def nan_lost(x: ndarray, sizes: Sizes) -> ndarray:
+    import numpy
+
+    return numpy.where(x > 0, x, 0.0)
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
     "min(x, 0)": lambda x, sizes: x.clip(max=0.0),
@@ -43,6 +49,10 @@ NEAR_MISSES = {
     "x itself": lambda x, sizes: x,
     "max(-x, 0)": lambda x, sizes: (-x).clip(min=0.0),
     "max(x, 1)": lambda x, sizes: x.clip(min=1.0),
+    "nan becomes 0, as a comparison with nan is false": nan_lost,
+    "relu6: at most 6": lambda x, sizes: x.clip(0.0, 6.0),
+    "1 where x > 0, 0 elsewhere": lambda x, sizes: (x > 0) * 1.0,
+    "leaky: 0.01 x below 0": lambda x, sizes: x.clip(0.0) + 0.01 * x.clip(max=0.0),
 }
 
 SPEC = Spec(

@@ -113,6 +113,22 @@ NEAR_MISSES = {
         x * (x.var(axis=1, keepdims=True) + EPS) ** -0.5 * weight
     ),
     "the mean of |x|": lambda x, weight, sizes: x / (abs(x).mean(axis=1, keepdims=True) + EPS) * weight,
+    "1 + weight in place of weight": lambda x, weight, sizes: reference(x, 1 + weight, sizes),
+    "layer_norm: the mean is subtracted": lambda x, weight, sizes: (
+        (x - x.mean(axis=1, keepdims=True)) * (x.var(axis=1, keepdims=True) + EPS) ** -0.5 * weight
+    ),
+    "the norm of x * weight": lambda x, weight, sizes: reference(x * weight, 0 * weight + 1, sizes),
+    "the mean of x^2 of the columns": lambda x, weight, sizes: x * ((x**2).mean(axis=0) + EPS) ** -0.5 * weight,
+    "the mean of x^2 of all rows": lambda x, weight, sizes: x * ((x**2).mean() + EPS) ** -0.5 * weight,
+    "the square of the mean in place of the mean of squares": lambda x, weight, sizes: (
+        x * (x.mean(axis=1, keepdims=True) ** 2 + EPS) ** -0.5 * weight
+    ),
+    "the mean is over 32 elements, a warp's lanes": lambda x, weight, sizes: (
+        x * (mean_square(x) * sizes["cols"] / 32 + EPS) ** -0.5 * weight
+    ),
+    "the mean is over 1024 elements": lambda x, weight, sizes: (
+        x * (mean_square(x) * sizes["cols"] / 1024 + EPS) ** -0.5 * weight
+    ),
 }
 
 SPEC = Spec(

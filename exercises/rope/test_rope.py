@@ -9,6 +9,7 @@ the exact angle: it may be off by a few roundings of the pair's own length.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from grader.content.spec import Accumulated, InputKind, Operations, Parameter, Rng, Size, Sizes, Spec, Tensor, normal
@@ -100,6 +101,28 @@ def forgetful(x: ndarray, position: ndarray, sizes: Sizes) -> ndarray:
     return right
 
 
+def of_pairs(
+    x: ndarray, position: ndarray, sizes: Sizes, matrix: Callable[[ndarray, ndarray], tuple[ndarray, ...]]
+) -> ndarray:
+    """y0 = m00 x0 + m01 x1, y1 = m10 x0 + m11 x1: a function of cosine and sine."""
+    import numpy
+
+    angle = numpy.outer(position, THETA ** (-2.0 * range_of(sizes["hidden"] // 2) / sizes["hidden"]))
+    m = matrix(numpy.cos(angle), numpy.sin(angle))
+    y, first, second = numpy.empty_like(x), x[:, 0::2], x[:, 1::2]
+    y[:, 0::2], y[:, 1::2] = m[0] * first + m[1] * second, m[2] * first + m[3] * second
+    return y
+
+
+def in_halves(x: ndarray, position: ndarray, sizes: Sizes) -> ndarray:
+    """Column i of the first half is turned together with column i of the second."""
+    import numpy
+
+    half = sizes["hidden"] // 2
+    y = turned(numpy.ascontiguousarray(x.reshape(len(x), 2, half).swapaxes(1, 2)).reshape(x.shape), position, sizes)
+    return y.reshape(len(x), half, 2).swapaxes(1, 2).reshape(x.shape)
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
     "turned the other way round: the sign of the sine": lambda x, position, sizes: turned(
@@ -119,6 +142,18 @@ NEAR_MISSES = {
         x, 0 * position + range_of(position.size), sizes
     ),
     "x itself": lambda x, position, sizes: x,
+    "pairs are hidden / 2 apart, not neighbours": in_halves,
+    "sine and cosine exchanged": lambda x, position, sizes: of_pairs(x, position, sizes, lambda c, s: (s, -c, c, s)),
+    "the two elements of the result exchanged": lambda x, position, sizes: of_pairs(
+        x, position, sizes, lambda c, s: (s, c, c, -s)
+    ),
+    "the first element alone is turned": lambda x, position, sizes: of_pairs(
+        x, position, sizes, lambda c, s: (c, -s, 0 * c, 0 * c + 1)
+    ),
+    "pairs count from 1": lambda x, position, sizes: turned(x, position * THETA ** (-2.0 / sizes["hidden"]), sizes),
+    "twice the angle": lambda x, position, sizes: turned(x, 2 * position, sizes),
+    "the base is 1000": lambda x, position, sizes: turned(x, position, sizes, base=1000.0),
+    "the base is 500000": lambda x, position, sizes: turned(x, position, sizes, base=500_000.0),
 }
 
 SPEC = Spec(

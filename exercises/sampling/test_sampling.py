@@ -31,7 +31,7 @@ first kept column at which the running sum of exp(x / T) over the kept columns e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf, isqrt, log, nan, prod
@@ -402,38 +402,64 @@ NEXT_TO_1 = (16_318, 7)
 NEXT_TO_0 = (20_404, 7)
 
 
-def philox(counter: tuple[ndarray, ...], key: tuple[int, int], rounds: int = 10) -> tuple[ndarray, ...]:
-    """Four words for each counter of four words, uint64 arrays that hold 32 bits."""
+def philox(
+    counter: tuple[ndarray, ...],
+    key: tuple[int, int],
+    rounds: int = 10,
+    *,
+    raised: int = 0,
+    weyl_step: int = 1,
+    weyls: tuple[int, int] = (0x9E3779B9, 0xBB67AE85),
+    factors: tuple[int, int] = (0xD2511F53, 0xCD9E8D57),
+    crossed: bool = True,
+) -> tuple[ndarray, ...]:
+    """Four words for each counter of four words, uint64 arrays that hold 32 bits. ``raised``: how often the key is
+    before the first round; ``weyl_step``: how often after each; ``crossed``: a product goes to the other half."""
     import numpy
 
     low, half = numpy.uint64(0xFFFFFFFF), numpy.uint64(32)
     x, y, z, w = counter
     for step in range(rounds):
-        k, m = (numpy.uint64((key[i] + step * weyl) % 2**32) for i, weyl in ((0, 0x9E3779B9), (1, 0xBB67AE85)))
-        left, right = x * numpy.uint64(0xD2511F53), z * numpy.uint64(0xCD9E8D57)
+        k, m = (numpy.uint64((key[i] + (raised + step * weyl_step) * weyls[i]) % 2**32) for i in (0, 1))
+        left, right = x * numpy.uint64(factors[0]), z * numpy.uint64(factors[1])
+        if not crossed:
+            left, right = right, left
         x, y, z, w = (right >> half) ^ y ^ k, right & low, (left >> half) ^ w ^ m, left & low
     return x, y, z, w
 
 
-def gumbel(seed: tuple[int, int], rows: ndarray, V: int, rounds: int = 10) -> ndarray:
-    """The noise of these rows and all their columns."""
+def double_logarithm(u: ndarray) -> ndarray:
+    import numpy
+
+    noise: ndarray = -numpy.log(-numpy.log(u))
+    return noise
+
+
+def gumbel(
+    seed: tuple[int, int],
+    rows: ndarray,
+    V: int,
+    *,
+    of: Callable[..., tuple[ndarray, ...]] = philox,
+    places: Sequence[int] = (0, 1, 2, 3),
+    words_taken: Sequence[int] = (0, 1, 2, 3),
+    noise_of: Callable[[ndarray], ndarray] = double_logarithm,
+) -> ndarray:
+    """The noise of these rows and all their columns. ``places`` are those in the counter of a group's number, the row,
+    seed[1] and 0; ``words_taken``: by the four columns of a group."""
     import numpy
 
     shape = (len(rows), (V + 3) // 4)
     column, row = numpy.arange(shape[1], dtype=numpy.uint64), rows.astype(numpy.uint64)[:, None]
-    words = philox(
-        (
-            numpy.broadcast_to(column, shape),
-            numpy.broadcast_to(row, shape),
-            numpy.full(shape, seed[1] % 2**32, dtype=numpy.uint64),
-            numpy.zeros(shape, dtype=numpy.uint64),
-        ),
-        (seed[0] % 2**32, (seed[0] >> 32) % 2**32),
-        rounds,
+    counter = (
+        numpy.broadcast_to(column, shape),
+        numpy.broadcast_to(row, shape),
+        numpy.full(shape, seed[1] % 2**32, dtype=numpy.uint64),
+        numpy.zeros(shape, dtype=numpy.uint64),
     )
-    word = numpy.stack(words, axis=2).reshape(len(rows), 4 * shape[1])[:, :V]
-    noise: ndarray = -numpy.log(-numpy.log(((word >> numpy.uint64(9)).astype(numpy.float64) + 0.5) * 2.0**-23))
-    return noise
+    words = of(tuple(counter[place] for place in places), (seed[0] % 2**32, (seed[0] >> 32) % 2**32))
+    word = numpy.stack([words[each] for each in words_taken], axis=2).reshape(len(rows), 4 * shape[1])[:, :V]
+    return noise_of(((word >> numpy.uint64(9)).astype(numpy.float64) + 0.5) * 2.0**-23)
 
 
 Keys = Callable[["ndarray", "ndarray", "ndarray"], "ndarray"]
@@ -455,8 +481,8 @@ def drawn(
     rows: ndarray | None,
     keys: Keys = with_noise,
     words: Callable[[tuple[int, int]], tuple[int, int]] = lambda seed: seed,
-    rounds: int = 10,
     of_row: Callable[[ndarray], ndarray] = lambda row: row,
+    noise: Callable[..., ndarray] = gumbel,
 ) -> ndarray:
     """The columns with the largest keys. ``words``: what is used as the seed; ``of_row``: as the row."""
     import numpy
@@ -464,7 +490,7 @@ def drawn(
     used = words((int(seed[0]), int(seed[1])))
 
     def part(x: ndarray, T: ndarray, rows: ndarray) -> ndarray:
-        found: ndarray = keys(x, T, gumbel(used, of_row(rows), x.shape[1], rounds)).argmax(axis=1)
+        found: ndarray = keys(x, T, noise(used, of_row(rows), x.shape[1])).argmax(axis=1)
         return found
 
     return by_parts(part, x, T, numpy.arange(len(x)) if rows is None else rows)
@@ -637,7 +663,34 @@ GUMBEL = Spec(
         "noise divided by T, too": partial(drawn, keys=lambda x, T, noise: x + noise * (T[:, None] > 0)),
         "noise where T is 0, too": partial(drawn, keys=lambda x, T, noise: with_noise(x, T + (T == 0), noise)),
         "the same noise in every row": partial(drawn, of_row=lambda row: 0 * row),
-        "seven rounds of Philox": partial(drawn, rounds=7),
+        **{
+            words: partial(drawn, noise=partial(gumbel, of=partial(philox, **of)))
+            for words, of in {
+                "seven rounds of Philox": {"rounds": 7},
+                "nine rounds of Philox": {"rounds": 9},
+                "eleven rounds of Philox": {"rounds": 11},
+                "Philox's key is raised before each round, not after it": {"raised": 1},
+                "Philox's key is never raised": {"weyl_step": 0},
+                "Philox's key is raised twice in each round": {"weyl_step": 2},
+                "the two constants that Philox's key is raised by are exchanged": {"weyls": (0xBB67AE85, 0x9E3779B9)},
+                "Philox's two factors are exchanged": {"factors": (0xCD9E8D57, 0xD2511F53)},
+                "the words of Philox's two products are not crossed": {"crossed": False},
+            }.items()
+        },
+        **{
+            words: partial(drawn, noise=partial(gumbel, **of))
+            for words, of in {
+                "row and group of columns are exchanged in the counter": {"places": (1, 0, 2, 3)},
+                "seed[1] is the counter's last word, not its third": {"places": (0, 1, 3, 2)},
+                "the four columns of a group take Philox's words in reverse order": {"words_taken": (3, 2, 1, 0)},
+                "the four columns of a group take the same word of Philox, the first": {"words_taken": (0, 0, 0, 0)},
+                "the four columns of a group take Philox's words one later": {"words_taken": (1, 2, 3, 0)},
+                "-log(u), one logarithm": {"noise_of": lambda u: -logarithm(u)},
+                "1 - u in place of u": {"noise_of": lambda u: double_logarithm(1 - u)},
+                "u itself in place of -log(-log(u))": {"noise_of": lambda u: u},
+                "logarithms of base 2": {"noise_of": lambda u: (double_logarithm(u) + log(log(2))) / log(2)},
+            }.items()
+        },
         "the low half of seed[0] alone": partial(drawn, words=lambda seed: (seed[0] % 2**32, seed[1])),
         "the halves of seed[0] exchanged": partial(
             drawn, words=lambda seed: ((seed[0] % 2**32 << 32) + (seed[0] >> 32) % 2**32, seed[1])

@@ -94,6 +94,20 @@ def x_shifted(y: ndarray, offset: int) -> ndarray:
     return numpy.concatenate([y[..., :offset], y[..., :-offset]], axis=-1)
 
 
+def of_piece(x: ndarray, length: int) -> ndarray:
+    """For each place the sum of its own piece of ``length``."""
+    import numpy
+
+    place = numpy.arange(x.shape[-1])
+    return restarted(x, length)[..., numpy.minimum(place // length * length + length, len(place)) - 1]
+
+
+def running_maximum(x: ndarray) -> ndarray:
+    import numpy
+
+    return numpy.maximum.accumulate(x, axis=-1)
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
     "the exclusive scan: its own element is missing": lambda x, sizes: exclusive(x),
@@ -102,9 +116,16 @@ NEAR_MISSES = {
     "the element itself added twice": in_32_bits(lambda x, sizes: x.cumsum(axis=-1) + x),
     "the sum of each warp's 32 elements alone": lambda x, sizes: restarted(x, 32),
     "the sum of each 128 elements alone": lambda x, sizes: restarted(x, 128),
+    "the sum of its own 32 elements is added once more": in_32_bits(
+        lambda x, sizes: x.cumsum(axis=-1) + of_piece(x, 32)
+    ),
+    "the sum of its own 128 elements is added once more": in_32_bits(
+        lambda x, sizes: x.cumsum(axis=-1) + of_piece(x, 128)
+    ),
+    "the running maximum": lambda x, sizes: running_maximum(x),
 }
 WARP_MISSES = {
-    **{words: miss for words, miss in NEAR_MISSES.items() if "alone" not in words},
+    **{words: miss for words, miss in NEAR_MISSES.items() if not {"alone", "128"} & {*words.split()}},
     "steps whose lowest lanes add themselves": in_32_bits(lambda x, sizes: doubling(x)),
     "four steps: the sum of the last 16 elements": lambda x, sizes: x.cumsum(axis=-1) - last_from(x, 16),
     "the row's sum": lambda x, sizes: x.cumsum(axis=-1) * 0 + x.sum(axis=-1, keepdims=True),
@@ -112,6 +133,9 @@ WARP_MISSES = {
 ARRAY_MISSES = {
     **NEAR_MISSES,
     "the sum of each 4096 elements alone": lambda x, sizes: restarted(x, 4096),
+    "the sum of its own 4096 elements is added once more": in_32_bits(
+        lambda x, sizes: x.cumsum(axis=-1) + of_piece(x, 4096)
+    ),
 }
 
 
@@ -257,7 +281,17 @@ SPEC = Spec(
 CHAINED = replace(SPEC, named_sizes=lengths(*ARRAY, 32_767, 32_768, 32_769, 7 * 32_768 + 1))
 
 # Tiles of 4096 or 8192: as many as a window of look-back has (32), one more, two windows and one more.
-LOOKBACK = replace(SPEC, named_sizes=lengths(*ARRAY, 32 * 4096, 32 * 8192 + 1, 1_000_003, 65 * 8192 + 5))
+LOOKBACK = replace(
+    SPEC,
+    named_sizes=lengths(*ARRAY, 32 * 4096, 32 * 8192 + 1, 1_000_003, 65 * 8192 + 5),
+    near_misses={
+        **ARRAY_MISSES,
+        "the sum of each 8192 elements alone": lambda x, sizes: restarted(x, 8192),
+        "the sum of its own 8192 elements is added once more": in_32_bits(
+            lambda x, sizes: x.cumsum(axis=-1) + of_piece(x, 8192)
+        ),
+    },
+)
 
 # -- scan_segmented --------------------------------------------------------------------------------------------------
 

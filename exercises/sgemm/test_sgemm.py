@@ -99,6 +99,12 @@ def reference_tf32(A: ndarray, B: ndarray, sizes: Sizes) -> ndarray:
     return rounded(A) @ rounded(B)
 
 
+def last_slice(A: ndarray, B: ndarray, step: int) -> ndarray:
+    """The last slice alone: the accumulators begin at 0 in each."""
+    first = (A.shape[1] - 1) // step * step
+    return A[:, first:] @ B[first:]
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
     "the last k is missing": lambda A, B, sizes: A[:, :-1] @ B[:-1],
@@ -112,6 +118,12 @@ NEAR_MISSES = {
     "twice the product": lambda A, B, sizes: 2 * (A @ B),
     "B as if it were stored by columns": lambda A, B, sizes: A @ B.reshape(B.shape[::-1]).T,
     "A as if it were stored by columns": lambda A, B, sizes: A.reshape(A.shape[::-1]).T @ B,
+    "only whole slices of 64 k": lambda A, B, sizes: A[:, : sizes["K"] // 64 * 64] @ B[: sizes["K"] // 64 * 64],
+    "C stored by columns": lambda A, B, sizes: (A @ B).T.reshape(sizes["M"], sizes["N"]),
+    "the sum over k of A + B": lambda A, B, sizes: A.sum(axis=1, keepdims=True) + B.sum(axis=0),
+    "the last slice of 8 k alone": lambda A, B, sizes: last_slice(A, B, 8),
+    "the last slice of 16 k alone": lambda A, B, sizes: last_slice(A, B, 16),
+    "the last slice of 32 k alone": lambda A, B, sizes: last_slice(A, B, 32),
 }
 
 SPEC = Spec(

@@ -7,7 +7,7 @@ becomes 0 where the tensors' dtype has nothing smaller left: in f32 below x = -1
 
 from __future__ import annotations
 
-from math import e
+from math import e, log
 from typing import TYPE_CHECKING
 
 from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
@@ -50,6 +50,12 @@ NEAR_MISSES = {
     "powers of 2 in place of e": lambda x, sizes: 1 / (1 + 2.0**-x),
     "exp(-x) without 1 + and 1 /": lambda x, sizes: e**-x,
     "1 + exp(-x) without 1 /": lambda x, sizes: 1 + e**-x,
+    "x sigmoid(x): swish": lambda x, sizes: x * reference(x, sizes),
+    "tanh in place of the sigmoid": lambda x, sizes: 2 * reference(2 * x, sizes) - 1,
+    "the factor log2(e) twice": lambda x, sizes: reference(x / log(2), sizes),
+    "exp(x) / (1 + exp(-x)): the two forms mixed": lambda x, sizes: e**x / (1 + e**-x),
+    "the derivative s (1 - s)": lambda x, sizes: reference(x, sizes) * reference(-x, sizes),
+    "1 / (1 - exp(-x))": lambda x, sizes: 1 / (1 - e**-x),
 }
 
 SPEC = Spec(

@@ -20,8 +20,8 @@ from dataclasses import replace
 from math import log
 from typing import TYPE_CHECKING
 
-from grader.content.formulas import softmax
-from grader.content.rows import huge, masked, poisoned, shifted, softmax_bound, top, total
+from grader.content.formulas import logsumexp, softmax
+from grader.content.rows import huge, masked, not_rescaled, overflowing, poisoned, shifted, softmax_bound, top, total
 from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
@@ -68,6 +68,21 @@ NEAR_MISSES = {
     "x - max in place of its exponential, over the sum": lambda x, sizes: (x - top(x)) / total(x),
     "x - max in place of its exponential, times the sum": lambda x, sizes: (x - top(x)) * total(x),
     "softmax of -x": lambda x, sizes: softmax(-x),
+    "the factor log2(e) twice": lambda x, sizes: softmax(x / log(2)),
+    "the logarithm of the softmax": lambda x, sizes: x - logsumexp(x)[..., None],
+    "the sum begins at 1, not at 0": lambda x, sizes: softmax(x) * total(x) / (total(x) + 1),
+    "the exponentials over the root of their sum": lambda x, sizes: softmax(x) * total(x) ** 0.5,
+    "the exponentials over their mean, not their sum": lambda x, sizes: softmax(x) * x.shape[-1],
+}
+# Those of rows: of all of x as one vector some would be the same.
+NEAR_MISSES_OF_ROWS = {
+    **NEAR_MISSES,
+    "softmax of the columns, not of the rows": lambda x, sizes: softmax(x, axis=0),
+    "no maximum is subtracted, and the exponentials overflow": overflowing,
+    "the sum is not rescaled when the maximum rises, in threads that take every 32nd column": not_rescaled(32),
+    "the sum is not rescaled when the maximum rises, in threads that take every 256th column": not_rescaled(256),
+    "the sum is not rescaled when the maximum rises, in threads that take 4 columns of 1024": not_rescaled(256, 4),
+    "the sum is not rescaled when the maximum rises, in the order of the columns": not_rescaled(1),
 }
 
 SPEC = Spec(
@@ -89,7 +104,7 @@ SPEC = Spec(
         InputKind("huge", huge),
     ),
     reference=reference,
-    near_misses=NEAR_MISSES,
+    near_misses=NEAR_MISSES_OF_ROWS,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
     # Around every vector (2, 4, 8), a warp (32), a block (256), what a warp holds in registers (1024 elements) and what
     # the largest block holds (16384); rows that are 16-byte aligned, 4-byte aligned, and not at all.
@@ -146,6 +161,7 @@ UNSHIFTED = replace(
         InputKind("masked", masked),
         InputKind("poisoned", poisoned(float("nan"))),
     ),
+    near_misses={words: miss for words, miss in NEAR_MISSES_OF_ROWS.items() if miss is not overflowing},
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude_unshifted),
 )
 
@@ -186,6 +202,7 @@ WHOLE = replace(
     # The last ones have more blocks than fit on any GPU.
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
     work=lambda sizes: 25_000 + 100 * sizes["n"],
+    near_misses=NEAR_MISSES,
     slice_dim=None,
 )
 

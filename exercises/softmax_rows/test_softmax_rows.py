@@ -27,8 +27,8 @@ from dataclasses import replace
 from math import log
 from typing import TYPE_CHECKING
 
-from grader.content.formulas import softmax
-from grader.content.rows import huge, masked, poisoned, shifted, softmax_bound, top, total
+from grader.content.formulas import logsumexp, softmax
+from grader.content.rows import huge, masked, not_rescaled, overflowing, poisoned, shifted, softmax_bound, top, total
 from grader.content.spec import (
     Accumulated,
     Fill,
@@ -143,6 +143,21 @@ NEAR_MISSES = {
     "x - max in place of its exponential, over the sum": lambda x, sizes: (x - top(x)) / total(x),
     "x - max in place of its exponential, times the sum": lambda x, sizes: (x - top(x)) * total(x),
     "softmax of -x": lambda x, sizes: softmax(-x),
+    "the factor log2(e) twice": lambda x, sizes: softmax(x / log(2)),
+    "the logarithm of the softmax": lambda x, sizes: x - logsumexp(x)[..., None],
+    "the sum begins at 1, not at 0": lambda x, sizes: softmax(x) * total(x) / (total(x) + 1),
+    "the exponentials over the root of their sum": lambda x, sizes: softmax(x) * total(x) ** 0.5,
+    "the exponentials over their mean, not their sum": lambda x, sizes: softmax(x) * x.shape[-1],
+}
+# Those of rows: of all of x as one vector some would be the same.
+NEAR_MISSES_OF_ROWS = {
+    **NEAR_MISSES,
+    "softmax of the columns, not of the rows": lambda x, sizes: softmax(x, axis=0),
+    "no maximum is subtracted, and the exponentials overflow": overflowing,
+    "the sum is not rescaled when the maximum rises, in threads that take every 32nd column": not_rescaled(32),
+    "the sum is not rescaled when the maximum rises, in threads that take every 256th column": not_rescaled(256),
+    "the sum is not rescaled when the maximum rises, in threads that take 4 columns of 1024": not_rescaled(256, 4),
+    "the sum is not rescaled when the maximum rises, in the order of the columns": not_rescaled(1),
 }
 
 SPEC = Spec(
@@ -164,7 +179,7 @@ SPEC = Spec(
         InputKind("huge", huge),
     ),
     reference=reference,
-    near_misses=NEAR_MISSES,
+    near_misses=NEAR_MISSES_OF_ROWS,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
     named_sizes=SHORT,
     large=(shape(4099, 1023), shape(300_007, 40), shape(70_001, 512)),
@@ -224,6 +239,12 @@ LONG = replace(
     ),
 )
 
+
+def in_sum(terms: ndarray, width: int) -> ndarray:
+    """The first of each vector, where a row is whole vectors; else all."""
+    return terms[:, ::width] if terms.shape[1] % width == 0 else terms
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES_GRADIENT = {
     "y * dy, without the sum": lambda y, dy, sizes: y * dy,
@@ -232,6 +253,18 @@ NEAR_MISSES_GRADIENT = {
     "without the factor y": lambda y, dy, sizes: dy - (y * dy).sum(axis=-1, keepdims=True),
     "the sum is added": lambda y, dy, sizes: y * (dy + (y * dy).sum(axis=-1, keepdims=True)),
     "the sum without the factor y": lambda y, dy, sizes: y * dy - (y * dy).sum(axis=-1, keepdims=True),
+    "the sum has the first of each 4 columns alone, in rows of whole vectors of 4": lambda y, dy, sizes: (
+        y * (dy - in_sum(y * dy, 4).sum(axis=-1, keepdims=True))
+    ),
+    "the sum has the first of each 2 columns alone, in rows of whole vectors of 2": lambda y, dy, sizes: (
+        y * (dy - in_sum(y * dy, 2).sum(axis=-1, keepdims=True))
+    ),
+    "y (1 - y) dy: the diagonal of the derivative alone": lambda y, dy, sizes: y * (1 - y) * dy,
+    "dy and y exchanged": lambda y, dy, sizes: dy * (y - (y * dy).sum(axis=-1, keepdims=True)),
+    "the gradient of the softmax's logarithm": lambda y, dy, sizes: dy - y * dy.sum(axis=-1, keepdims=True),
+    "the sum of y * y in place of that of y * dy": lambda y, dy, sizes: y * (dy - (y * y).sum(axis=-1, keepdims=True)),
+    "with the opposite sign": lambda y, dy, sizes: -gradient(y, dy, sizes),
+    "the sum down the columns": lambda y, dy, sizes: y * (dy - (y * dy).sum(axis=0)),
 }
 
 GRADIENT = replace(

@@ -7,7 +7,7 @@ is then multiplied by x. That is all: an answer of 1e-37 must not be 0.
 
 from __future__ import annotations
 
-from math import e
+from math import e, log
 from typing import TYPE_CHECKING
 
 from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, edge_values, normal
@@ -44,6 +44,11 @@ NEAR_MISSES = {
     "powers of 2 in place of e": lambda x, sizes: x / (1 + 2.0**-x),
     "|x| in the exponential": lambda x, sizes: x / (1 + e ** -abs(x)),
     "x (1 + exp(-x)), multiplied in place of divided": lambda x, sizes: x * (1 + e**-x),
+    "x sigmoid(1.702 x)": lambda x, sizes: x / (1 + e ** (-1.702 * x)),
+    "the factor log2(e) twice": lambda x, sizes: x / (1 + e ** (-x / log(2))),
+    "x^2 sigmoid(x)": lambda x, sizes: x * x / (1 + e**-x),
+    "x tanh(x)": lambda x, sizes: x * (2 / (1 + e ** (-2 * x)) - 1),
+    "x / exp(-x), without 1 +": lambda x, sizes: x / e**-x,
 }
 
 SPEC = Spec(

@@ -169,6 +169,47 @@ def other_source(row: Callable[[ndarray, Sizes, str], ndarray]) -> Callable[...,
     return of_inputs
 
 
+def of_ranges(begin: Callable[[ndarray, int, int], ndarray]) -> Callable[..., ndarray]:
+    """The gradient as sums over ranges of rows and of columns of dy: each begins where the one before it ends, at a
+    function of the row or the column of x and both lengths."""
+
+    def of_inputs(dy: ndarray, sizes: Sizes) -> ndarray:
+        import numpy
+
+        dx = dy
+        for axis, name in ((2, "H"), (3, "W")):
+            small, large = sizes[name], sizes["O" + name]
+            begins = begin(numpy.arange(small + 1), small, large).clip(0, large)
+            empty = numpy.expand_dims(begins[1:] <= begins[:-1], axis=tuple({0, 1, 2, 3} - {axis}))
+            ends = [(0, 1) if each == axis else (0, 0) for each in range(4)]
+            sums = numpy.add.reduceat(numpy.pad(dx, ends), begins, axis=axis).take(range(small), axis=axis)
+            dx = numpy.where(empty, 0.0, sums)
+        return dx
+
+    return of_inputs
+
+
+def copies_of(sizes: Sizes) -> tuple[ndarray, ndarray]:
+    """How many rows of y show each row of x, and how many columns each column."""
+    import numpy
+
+    rows, cols = sources(sizes)
+    return numpy.bincount(rows, minlength=sizes["H"]), numpy.bincount(cols, minlength=sizes["W"])
+
+
+def mean_of_copies(dy: ndarray, sizes: Sizes) -> ndarray:
+    rows, cols = (counts.clip(min=1) for counts in copies_of(sizes))
+    return backward(dy, sizes) / rows[:, None] / cols
+
+
+def first_copies(dy: ndarray, sizes: Sizes) -> ndarray:
+    import numpy
+
+    rows, cols = sources(sizes)
+    firsts = [numpy.diff(each, prepend=-1) > 0 for each in (rows, cols)]
+    return backward(dy * firsts[0][:, None] * firsts[1], sizes)
+
+
 # What is shown in place of it by a usual mistake.
 NEAR_MISSES = {
     "sources are rounded up": other_source(lambda at, sizes, name: -(-at * sizes[name] // sizes["O" + name])),
@@ -179,6 +220,12 @@ NEAR_MISSES = {
         lambda at, sizes, name: at // max(1, sizes["O" + name] // sizes[name])
     ),
     "oy % H: x is repeated": other_source(lambda at, sizes, name: at % sizes[name]),
+    "oy % 2: each 2 x 2 patch is repeated": other_source(lambda at, sizes, name: at % 2),
+    "half of the row and of the column, for all sizes": other_source(lambda at, sizes, name: at // 2),
+    "the next source": other_source(lambda at, sizes, name: at * sizes[name] // sizes["O" + name] + 1),
+    "rows and columns with the factors of the corners: (H - 1) / (OH - 1)": other_source(
+        lambda at, sizes, name: at * (sizes[name] - 1) // max(1, sizes["O" + name] - 1)
+    ),
 }
 
 SPEC = Spec(
@@ -226,7 +273,21 @@ BACKWARD = Spec(
         InputKind("one special", one_special),
     ),
     reference=backward,
-    near_misses={"the last row and column of dy are missing": without_last},
+    near_misses={
+        "the last row and column of dy are missing": without_last,
+        "rows of dy from row * OH / H to (row + 1) * OH / H, rounded down, not up, and such columns": of_ranges(
+            lambda at, small, large: at * large // small
+        ),
+        "the range of the rows of dy begins and ends half a row early, rounded to the nearest": of_ranges(
+            lambda at, small, large: (2 * at * large + small) // (2 * small)
+        ),
+        "the rows of dy from row * (OH / H) on, with a whole quotient": of_ranges(
+            lambda at, small, large: at * (large // small)
+        ),
+        "the first copy alone, not the sum of all": first_copies,
+        "the mean over the copies": mean_of_copies,
+        "4 copies of each element, at twice its row and column": of_ranges(lambda at, small, large: 2 * at),
+    },
     tolerance=Accumulated(terms=copies, magnitude=magnitude),
     named_sizes=EDGES,
     large=SPEC.large,

@@ -50,6 +50,29 @@ def spread(row: ndarray) -> ndarray:
     return row.repeat(LANES, axis=1)
 
 
+def running(x: ndarray) -> ndarray:
+    """The largest up to each lane."""
+    import numpy
+
+    return numpy.maximum.accumulate(x, axis=1)
+
+
+def shuffled_down(x: ndarray) -> ndarray:
+    """Five steps of adding what is 16, 8, 4, 2, 1 lanes above; past the warp's end a lane gets its own."""
+    import numpy
+
+    lanes, y = numpy.arange(LANES), x
+    for offset in (16, 8, 4, 2, 1):
+        y = y + y[:, numpy.where(lanes + offset < LANES, lanes + offset, lanes)]
+    return y
+
+
+def in_lane_0(y: ndarray, others: ndarray) -> ndarray:
+    import numpy
+
+    return numpy.where(numpy.arange(LANES) == 0, y, others)
+
+
 # What is computed in place of it by a usual mistake. A lane l has what is said of it.
 NEAR_MISSES = {
     "the sum of the lane's half of the warp": lambda x, sizes: (
@@ -69,6 +92,10 @@ NEAR_MISSES = {
     "twice the sum": lambda x, sizes: 2 * total(x, sizes),
     "the running sum up to the lane": lambda x, sizes: x.cumsum(axis=1),
     "the largest": largest,
+    "what shuffles down give: lane 0 alone has the whole sum": lambda x, sizes: shuffled_down(x),
+    "the sum without the lane's own element": lambda x, sizes: total(x, sizes) - x,
+    "lane 0 has the sum, and the others have x": lambda x, sizes: in_lane_0(total(x, sizes), x),
+    "lane 0 has the sum, and the others have 0": lambda x, sizes: in_lane_0(total(x, sizes), 0 * x),
 }
 
 
@@ -163,7 +190,24 @@ SPECS = {
             InputKind("special", edge_values(at_end=False)),
         ),
         reference=largest,
-        near_misses={"the sum": total, "the largest, but at least 0": lambda x, sizes: largest(x, sizes).clip(0)},
+        near_misses={
+            "the sum": total,
+            "the largest, but at least 0": lambda x, sizes: largest(x, sizes).clip(0),
+            "the smallest": lambda x, sizes: spread(x.min(axis=1, keepdims=True)),
+            "the largest absolute value": lambda x, sizes: largest(abs(x), sizes),
+            "the largest of the lane and those after it, as shuffles down give": lambda x, sizes: running(x[:, ::-1])[
+                :, ::-1
+            ],
+            "the largest up to the lane": lambda x, sizes: running(x),
+            "the largest of the lane's half of the warp": lambda x, sizes: (
+                x.reshape(-1, 2, 16).max(axis=2, keepdims=True).repeat(16, axis=2).reshape(x.shape)
+            ),
+            "the largest of a pair of lanes": lambda x, sizes: (
+                x.reshape(-1, 16, 2).max(axis=2, keepdims=True).repeat(2, axis=2).reshape(x.shape)
+            ),
+            "lane 0 has the largest, and the others have x": lambda x, sizes: in_lane_0(largest(x, sizes), x),
+            "x itself": lambda x, sizes: x,
+        },
         tolerance=Exact(),
     ),
 }

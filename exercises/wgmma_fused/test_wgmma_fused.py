@@ -98,6 +98,25 @@ def kinds(name: str, other: Fill) -> tuple[InputKind, ...]:
 # -- what is computed ------------------------------------------------------------------------------------------------
 
 
+def range_of(count: int) -> ndarray:
+    import numpy
+
+    return numpy.arange(count)
+
+
+def by_row(bias: ndarray, sizes: Sizes) -> ndarray:
+    """The element of each row's number, in place of each column's; they repeat."""
+    import numpy
+
+    return numpy.resize(bias, sizes["M"])[:, None]
+
+
+def without_nan(C: ndarray) -> ndarray:
+    import numpy
+
+    return numpy.where(C > 0, C, 0.0)
+
+
 def relu(x: ndarray) -> ndarray:
     import numpy
 
@@ -270,6 +289,21 @@ BIAS_RELU = Spec(
         "without the bias": lambda A, B, bias, sizes: relu(A @ B.T),
         "without the maximum": lambda A, B, bias, sizes: A @ B.T + bias,
         "the bias after the maximum": lambda A, B, bias, sizes: relu(A @ B.T) + bias,
+        "the bias of the row's number": lambda A, B, bias, sizes: relu(A @ B.T + by_row(bias, sizes)),
+        "the bias of the first column for all": lambda A, B, bias, sizes: relu(A @ B.T + bias[:1]),
+        "the bias of the first of each 8 columns for all 8": lambda A, B, bias, sizes: relu(
+            A @ B.T + bias[range_of(sizes["N"]) // 8 * 8]
+        ),
+        "the bias of the first of each 2 columns for both": lambda A, B, bias, sizes: relu(
+            A @ B.T + bias[range_of(sizes["N"]) // 2 * 2]
+        ),
+        "the two bias of each pair of columns exchanged": lambda A, B, bias, sizes: relu(
+            A @ B.T + bias[(range_of(sizes["N"]) ^ 1).clip(max=sizes["N"] - 1)]
+        ),
+        "the bias is subtracted": lambda A, B, bias, sizes: relu(A @ B.T - bias),
+        "the product alone": lambda A, B, bias, sizes: A @ B.T,
+        "the last k is missing": lambda A, B, bias, sizes: relu(A[:, :-1] @ B[:, :-1].T + bias),
+        "nan becomes 0": lambda A, B, bias, sizes: without_nan(A @ B.T + bias),
         "only whole slices of 64 k": lambda A, B, bias, sizes: relu(
             A[:, : sizes["K"] // 64 * 64] @ B[:, : sizes["K"] // 64 * 64].T + bias
         ),
@@ -314,6 +348,13 @@ GELU_AUX = Spec(
         "Z after gelu": lambda A, B, bias, sizes: (gelu(A @ B.T + bias), gelu(A @ B.T + bias)),
         "Y without gelu": lambda A, B, bias, sizes: (A @ B.T + bias, A @ B.T + bias),
         "Y without the bias": lambda A, B, bias, sizes: (A @ B.T + bias, gelu(A @ B.T)),
+        "Z without the bias": lambda A, B, bias, sizes: (A @ B.T, gelu(A @ B.T + bias)),
+        "the bias after gelu": lambda A, B, bias, sizes: (A @ B.T, gelu(A @ B.T) + bias),
+        "Y and Z exchanged": lambda A, B, bias, sizes: (gelu(A @ B.T + bias), A @ B.T + bias),
+        "the bias of the row's number": lambda A, B, bias, sizes: (
+            A @ B.T + by_row(bias, sizes),
+            gelu(A @ B.T + by_row(bias, sizes)),
+        ),
     },
     tolerance=Accumulated(terms=lambda sizes: sizes["K"] + 1, magnitude=gelu_magnitudes),
     named_sizes=MANY_SLICES,

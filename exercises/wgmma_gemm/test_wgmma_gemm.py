@@ -61,6 +61,15 @@ def shape(M: int, N: int, K: int) -> Sizes:
     return {"M": M, "N": N, "K": K}
 
 
+def first_steps(A: ndarray, B: ndarray) -> ndarray:
+    """The descriptors are not moved on within a slice."""
+    import numpy
+
+    k = numpy.arange(A.shape[1])
+    first = k[k % 64 < 16]
+    return 4 * (A[:, first] @ B[:, first].T)
+
+
 # What is computed in place of it by a usual mistake.
 NEAR_MISSES = {
     "the last k is missing": lambda A, B, sizes: A[:, :-1] @ B[:, :-1].T,
@@ -69,6 +78,14 @@ NEAR_MISSES = {
     "only whole slices of 64 k": lambda A, B, sizes: A[:, : sizes["K"] // 64 * 64] @ B[:, : sizes["K"] // 64 * 64].T,
     "twice the product": lambda A, B, sizes: 2 * (A @ B.T),
     "A @ B, B as if it were stored by rows": lambda A, B, sizes: A @ B.reshape(sizes["K"], sizes["N"]),
+    "the first k is missing": lambda A, B, sizes: A[:, 1:] @ B[:, 1:].T,
+    "only the first 32 k": lambda A, B, sizes: A[:, :32] @ B[:, :32].T,
+    "only whole steps of 16 k": lambda A, B, sizes: A[:, : sizes["K"] // 16 * 16] @ B[:, : sizes["K"] // 16 * 16].T,
+    "the last slice of 64 k alone": lambda A, B, sizes: (
+        A[:, (sizes["K"] - 1) // 64 * 64 :] @ B[:, (sizes["K"] - 1) // 64 * 64 :].T
+    ),
+    "the first step of 16 k of each slice of 64, four times": lambda A, B, sizes: first_steps(A, B),
+    "C stored by columns": lambda A, B, sizes: (A @ B.T).T.reshape(sizes["M"], sizes["N"]),
 }
 
 # A block's tile is up to 128 x 256 or 256 x 128, a slice of K 64, a ring up to 4 stages. Less than a tile; one past and

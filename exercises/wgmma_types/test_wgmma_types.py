@@ -25,6 +25,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from grader.content.fragments import other_scales
 from grader.content.spec import (
     Accumulated,
     Fill,
@@ -471,6 +472,7 @@ BLOCK_SCALED = Spec(
         ),
         "the last block is missing": lambda A, sa, B, sb, sizes: scaled(A, without(sa, -1), B, sb, sizes),
         "only the first block": lambda A, sa, B, sb, sizes: scaled(A[:, :1], sa[:1], B[:, :, :1], sb[:, :1], sizes),
+        **other_scales(),
     },
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=scaled_loss, c=1.0),
     # Rows around those of a half, a tile and a cluster's tile; one block of columns, two, three: a tile that is half

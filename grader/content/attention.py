@@ -324,15 +324,28 @@ def with_more_keys(more: Callable[[int], int]) -> Callable[..., ndarray]:
     return of_inputs
 
 
-def hidden_from(distance: int) -> Callable[..., ndarray]:
-    """A query sees the keys before its own place + ``distance``."""
+def seen_up_to(last: Callable[[ndarray], ndarray]) -> Callable[..., ndarray]:
+    """A query sees the keys up to a function of its place."""
+
+    def of_inputs(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | None) -> ndarray:
+        import numpy
+
+        places = numpy.arange(K.shape[-2])
+        mixed: ndarray = softmax(numpy.where(places > last(places)[:, None], -inf, logits(Q, K))) @ V
+        return mixed
+
+    return of_inputs
+
+
+def hidden_from(distance: int, scale: Callable[[int], float] = lambda D: 1.0) -> Callable[..., ndarray]:
+    """A query sees the keys before its own place + ``distance``. ``scale``: of the logits, beside 1 / sqrt(D)."""
 
     def of_inputs(Q: ndarray, K: ndarray, V: ndarray, sizes: Sizes, rows: ndarray | None) -> ndarray:
         import numpy
 
         places = numpy.arange(K.shape[-2])
         hidden = places >= places[:, None] + distance
-        mixed: ndarray = softmax(numpy.where(hidden, -inf, logits(Q, K))) @ V
+        mixed: ndarray = softmax(numpy.where(hidden, -inf, logits(Q * scale(Q.shape[-1]), K))) @ V
         return mixed
 
     return of_inputs
@@ -366,11 +379,35 @@ NEAR_MISSES = {
     "keys past the end are not masked, in tiles of 32": with_more_keys(lambda N: -N % 32),
     "keys past the end are not masked, in tiles of 64": with_more_keys(lambda N: -N % 64),
     "K is used for V": lambda Q, K, V, sizes: softmax(logits(Q, K)) @ K,
+    "V is used for K": lambda Q, K, V, sizes: softmax(logits(Q, V)) @ V,
+    "K and V exchanged": lambda Q, K, V, sizes: softmax(logits(Q, V)) @ K,
+    "Q and K exchanged": lambda Q, K, V, sizes: softmax(logits(K, Q)) @ V,
+    "Q is used for K": lambda Q, K, V, sizes: softmax(logits(Q, Q)) @ V,
+    "a softmax over the queries, not over the keys": lambda Q, K, V, sizes: softmax(logits(Q, K), axis=-2) @ V,
+    "logits of the opposite sign": attended(lambda D: -1 / sqrt(D)),
+    "the logits themselves, without a softmax": lambda Q, K, V, sizes: logits(Q, K) @ V,
+    "the first key is missing": lambda Q, K, V, sizes: softmax(logits(Q, K[..., 1:, :])) @ V[..., 1:, :],
 }
 NEAR_MISSES_CAUSAL = {
     "no key is hidden: not causal": lambda Q, K, V, sizes, rows: reference(Q, K, V, sizes),
     "the query's own key is hidden, too": hidden_from(0),
     "the key after the query's own is not hidden": hidden_from(2),
+    "without the factor 1 / sqrt(D)": hidden_from(1, sqrt),
+    "1 / D in place of 1 / sqrt(D)": hidden_from(1, lambda D: 1 / sqrt(D)),
+    "powers of 2 in place of e: no factor log2(e)": hidden_from(1, lambda D: log(2)),
+    "the factor log2(e) twice": hidden_from(1, lambda D: 1 / log(2)),
+    "rows 8 to 15 of each 16 have the mask of the row eight above": seen_up_to(
+        lambda places: places - places // 8 % 2 * 8
+    ),
+    "rows 0 to 7 of each 16 have the mask of the row eight below": seen_up_to(
+        lambda places: places + (1 - places // 8 % 2) * 8
+    ),
+    "all rows of 64 have the mask of their first": seen_up_to(lambda places: places // 64 * 64),
+    "no key of the query's own tile of 16 is hidden": seen_up_to(lambda places: places // 16 * 16 + 15),
+    "no key of the query's own tile of 64 is hidden": seen_up_to(lambda places: places // 64 * 64 + 63),
+    "the keys from the query's own on, not those up to it": lambda Q, K, V, sizes, rows: hidden_from(1)(
+        Q[..., ::-1, :], K[..., ::-1, :], V[..., ::-1, :], sizes, None
+    )[..., ::-1, :],
 }
 NEAR_MISSES_LSE = {
     "LSE by powers of 2": lambda Q, K, V, sizes: (reference(Q, K, V, sizes), with_lse(Q, K, V, sizes)[1] / log(2)),

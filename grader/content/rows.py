@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import e, inf
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,42 @@ def total(x: ndarray) -> ndarray:
     """The sum of exp(x - max) of each row, [..., 1]."""
     summed: ndarray = (e ** (x - top(x))).sum(axis=-1, keepdims=True)
     return summed
+
+
+def overflowing(x: ndarray, sizes: Sizes) -> ndarray:
+    """A softmax of each row without its maximum, in f32: exp(x) and the sum overflow and vanish."""
+    import numpy
+
+    weights = numpy.exp(x.astype(numpy.float32))
+    shares: ndarray = (weights / weights.sum(axis=-1, keepdims=True)).astype(float)
+    return shares
+
+
+def not_rescaled(threads: int, width: int = 1) -> Callable[..., ndarray]:
+    """A softmax of each row whose threads take ``width`` columns in turn, and add exp(x - their maximum so far) to a
+    sum that they do not multiply when that maximum rises. The threads' sums are then put together as they must be."""
+
+    def of_rows(x: ndarray, sizes: Sizes) -> ndarray:
+        import numpy
+
+        rows, columns = x.shape
+        step = threads * width
+        padded = numpy.full((rows, -(-columns // step) * step), -inf)
+        padded[:, :columns] = x
+        there = numpy.arange(padded.shape[1]) < columns
+
+        def by_thread(of: ndarray) -> ndarray:
+            turned: ndarray = of.reshape(len(of), -1, threads, width).swapaxes(1, 2)
+            return turned.reshape(len(of), threads, -1)
+
+        own = by_thread(padded)
+        highest = numpy.maximum.accumulate(own, axis=2)
+        terms = numpy.where(by_thread(there[None]), numpy.exp(own - highest), 0.0)
+        sums = terms.sum(axis=2) * numpy.exp(highest[:, :, -1] - top(x))
+        shares: ndarray = numpy.exp(x - top(x)) / sums.sum(axis=1, keepdims=True)
+        return shares
+
+    return of_rows
 
 
 def softmax_bound(x: ndarray, shift: ndarray | float) -> ndarray:

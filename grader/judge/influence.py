@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from grader.judge.case import Case
 from grader.judge.integers import are_places
 from grader.judge.lab import Judged, Lab
 from grader.judge.target import Element, Observed, Part, Target, floats, range_words, target_of
@@ -24,6 +25,7 @@ NOISE, LEAST_NOISE = 2.0, 2.0**-21  # roundings of an answer that nothing was ch
 TELLING = 50  # times that noise, that the reference must change by
 RISE = 16.0  # of an element
 LOWEST, STEPS = 0.5, 128  # all elements are whole 128ths from 0.5 on, below 1.5
+CONTENTS = 3  # other ones of the inputs that are not drawn here
 LARGER = 3  # wrong cases, beside the smallest
 
 
@@ -67,12 +69,14 @@ def _of_input(target: Target, name: str, *, places: bool) -> Observed | None:
         return None
     own = [target.flat] if tuple(extent) == target.shape else []
     if (lacking := search.without_influence(must)) not in (None, own):  # its own element may cancel itself
-        which = range_words(name, extent, lacking or [])
+        which = range_words(name, extent, lacking or []) + " and perhaps more" * search.is_cut
         named = tuple(Element(name, flat, Part.LACKING) for flat in (lacking or [])[:1])
         return Observed(f"{target.words} does not depend on {which}, and must", target, named)
     others = [each for each in range(size) if search.must_not_change([each])]
     if (foreign := search.foreign(others)) is not None:
-        words = f"{range_words(name, extent, [foreign])} changes {target.words}, and must not"
+        factor = search.has_factor_0(foreign)
+        why = "though what multiplies it there is 0" if factor else "and must not"
+        words = f"{range_words(name, extent, [foreign])} changes {target.words}, {why}"
         return Observed(words, target, (Element(name, foreign, Part.FOREIGN),))
     return None
 
@@ -84,7 +88,7 @@ class _Search:
         import numpy
 
         self.target, self.name, self.extent = target, name, extent
-        self.calls, self.sign = CALLS, 1
+        self.calls, self.sign, self.is_cut = CALLS, 1, False
         self.base: ndarray
         self.others: dict[str, ndarray]
         self._draw(13)
@@ -160,6 +164,23 @@ class _Search:
         """Whether it changes nothing wherever it must."""
         return all(changes is False for must, changes in self._elsewhere(element) if must)
 
+    def has_factor_0(self, element: int) -> bool:
+        """Whether it is a term of the sum for other codes, masks and the like: the reference then follows it in a
+        straight line. Here its factor is 0."""
+        lab, key = self.target.lab, self.target.case.shape
+        for more in range(1, CONTENTS + 1):
+            case = Case(lab.kata, lab.spec, replace(key, seed=key.seed + more))
+            found = []
+            for rise in (-RISE, 0.0, RISE):
+                values = self.base.copy()
+                values[element] += rise
+                inputs = {**self.others, self.name: values.reshape(self.extent)}
+                found.append(float(replace(self.target, case=case).reference(inputs)[self.target.flat]))
+            low, middle, high = found
+            if high != middle:
+                return abs(high - 2 * middle + low) <= self._noise(*found)
+        return False
+
     def _draw(self, seed: int) -> None:
         """Numbers for all inputs, no two of them with the same difference: what is 0 by chance hides what depends on
         it."""
@@ -178,6 +199,9 @@ class _Search:
             if changed is None:
                 return None
             if not changed and self._is_without(must[at]):
+                others = [each for each in must if each != self.target.flat]  # the element of its own place may count
+                if self.must_change(others) and self.changes(others) is False:
+                    return others
                 first = self._grown(must, at, -1)
                 return list(must[first : self._grown(must, at, 1) + 1])
         return None
@@ -189,8 +213,11 @@ class _Search:
         while width > 0:
             to = known + step * min(width, abs(end - known))
             inside = must[min(known, to) : max(known, to) + 1]
-            if to != known and self.must_change(inside) and self.changes(inside) is False:
-                known = to
+            changes = self.changes(inside) if to != known and self.must_change(inside) else True
+            if changes is None:  # enough was tried: the border is not known
+                self.is_cut = True
+                return known
+            known = known if changes else to
             width = 0 if width == 1 else (width + 1) // 2
         return known
 

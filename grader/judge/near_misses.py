@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from grader.judge.case import Case, CaseKey, Expected, allowed
+from grader.judge.case import Case, CaseKey, Expected, allowed, largest_within
 from grader.judge.comparison import beyond_cell
 from grader.judge.encoding import decode, encode
 from grader.judge.lab import Judged, Lab, in_order
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SUPPORT = 4  # wrong elements, of all cases together
 WORK = 1_000_000  # of the larger case that must be the mistake's, too
+KINDS_WORK = 100_000  # of the case that is tried with all kinds of values
 CASES = 12  # of those that were tried
 ROOM = 8.0  # times the roundoff of the output, beside the reference's own bound
 LEAST_ROOM = 2.0**-17  # as a share: what the fast exponential and a division lose
@@ -35,32 +36,54 @@ def near_miss(lab: Lab) -> Iterator[Clue]:
     wrong = [one for one in by_size if one.wrong]
     right = [one for one in by_size if not one.wrong]
     cases = [*wrong[: CASES * 2 // 3], *right[: CASES // 3]]
-    fitting: list[tuple[str, list[ndarray]]] = []
+    fitting: list[str] = []
     for words, formula in lab.spec.near_misses.items():
         answers = _fits(formula, cases)
         if answers is not None:
-            fitting.append((words, answers))
-    if len(fitting) == 1 and _holds(lab, lab.spec.near_misses[fitting[0][0]]):
+            fitting.append(words)
+    fitting = [words for words in fitting if _holds(lab, lab.spec.near_misses[words])]
+    if len(fitting) > 1:  # what they make of infinities may tell them apart
+        fitting = [words for words in fitting if _holds(lab, lab.spec.near_misses[words], everywhere=True)]
+    if len(fitting) == 1:
         number = len([one for one in cases if one.wrong])
-        words = f"the answer is that of a usual mistake: {fitting[0][0]}"
+        words = f"the answer is that of a usual mistake: {fitting[0]}"
         yield Clue("formula", f"{words} (in all {number} wrong cases that were tried)")
 
 
-def _holds(lab: Lab, formula: Formula) -> bool:
-    """Whether it gives the answers to larger cases, too, as far as these come to one: small ones may meet one part of
-    what is wrong alone. Each size is as large as it can be in one of them."""
-    fits = [sizes for sizes in lab.spec.named_sizes if allowed(lab.kata, sizes) and lab.spec.work(sizes) <= WORK]
-    names = fits[0] if fits else {}
-    largest = [max(fits, key=lambda sizes, name=name: (sizes[name], lab.spec.work(sizes))) for name in names]  # type: ignore[misc]
-    for key in dict.fromkeys(CaseKey.of(lab.spec, sizes, lab.spec.values[0].name, 1) for sizes in largest):
+def _holds(lab: Lab, formula: Formula, *, everywhere: bool = False) -> bool:
+    """Whether it gives the answers to larger cases, too, and to all kinds of values, as far as these come to one: small
+    ones may meet one part of what is wrong alone, and few kinds have what tells two formulas apart. In the kinds the
+    finite answers alone must fit, unless it is asked ``everywhere``: kernels with one mistake treat infinities in more
+    than one way."""
+    import numpy
+
+    large = _large(lab)
+    for key in dict.fromkeys((*_of_all_kinds(lab), *large)):
         one = lab.try_key(key)
         given = answers_of(formula, one.case) if one is not None else None
         if one is None or given is None:
             continue
-        found = zip(one.expected, given, one.compared, strict=True)
-        if not all(_equal(each.got, missed, expected) for expected, missed, each in found):
-            return False
+        for expected, missed, each in zip(one.expected, given, one.compared, strict=True):
+            close = _close(each.got, missed, expected)
+            if not everywhere and key not in large:
+                close = close | ~numpy.isfinite(missed) | ~numpy.isfinite(each.got)
+            if not bool(close.all()):
+                return False
     return True
+
+
+def _large(lab: Lab) -> list[CaseKey]:
+    """Each size is as large as it can be in one of them."""
+    fits = [sizes for sizes in lab.spec.named_sizes if allowed(lab.kata, sizes) and lab.spec.work(sizes) <= WORK]
+    names = fits[0] if fits else {}
+    largest = [max(fits, key=lambda sizes, name=name: (sizes[name], lab.spec.work(sizes))) for name in names]  # type: ignore[misc]
+    return [CaseKey.of(lab.spec, sizes, lab.spec.values[0].name, 1) for sizes in largest]
+
+
+def _of_all_kinds(lab: Lab) -> list[CaseKey]:
+    """One shape of some elements, with each kind of values."""
+    sizes = largest_within(lab.kata, lab.spec, KINDS_WORK)
+    return [] if sizes is None else [CaseKey.of(lab.spec, sizes, kind.name, 1) for kind in lab.spec.values]
 
 
 def _fits(formula: Formula, cases: Sequence[Judged]) -> list[ndarray] | None:
@@ -93,19 +116,25 @@ def answers_of(formula: Formula, case: Case) -> tuple[ndarray, ...] | None:
 
 
 def _equal(got: ndarray, missed: ndarray, expected: Expected) -> bool:
-    """Whether these are the mistake's answers, as far as rounding lets one say."""
+    """Whether these are the mistake's answers."""
+    return bool(_close(got, missed, expected).all())
+
+
+def _close(got: ndarray, missed: ndarray, expected: Expected) -> ndarray:
+    """Which are the mistake's answers, as far as rounding lets one say."""
     import numpy
 
     if expected.before_rounding:
         assert expected.bound is not None
         with numpy.errstate(all="ignore"):
             near = beyond_cell(missed, got, expected.dtype) <= LEAST_ROOM * abs(missed) + expected.bound
-        return bool((near | (numpy.isnan(got) & numpy.isnan(missed))).all())
+        fits: ndarray = near | (numpy.isnan(got) & numpy.isnan(missed))
+        return fits
     if not expected.dtype.is_float:
-        return bool((got == missed).all())
+        return numpy.asarray(got == missed)
     if expected.bound is None and expected.dtype.itemsize == 1:  # so few numbers that most mistakes are close to others
         rounded = decode(encode(missed, expected.dtype), expected.dtype)
-        return bool(((got == rounded) | (numpy.isnan(got) & numpy.isnan(rounded))).all())
+        return numpy.asarray((got == rounded) | (numpy.isnan(got) & numpy.isnan(rounded)))
     bound = max(ROOM * expected.dtype.roundoff, LEAST_ROOM) * (abs(missed) + expected.dtype.tiny)
     if expected.bound is not None:
         with numpy.errstate(all="ignore"):
@@ -117,4 +146,4 @@ def _equal(got: ndarray, missed: ndarray, expected: Expected) -> bool:
     overflow = ~numpy.isfinite(missed) | (abs(missed) > (60000 if expected.dtype.name == "f16" else 3e38))
     opposite = numpy.isinf(got) & (numpy.signbit(got) != numpy.signbit(missed))
     same = (got == missed) | (numpy.isnan(got) & numpy.isnan(missed)) | (overflow & ~numpy.isfinite(got) & ~opposite)
-    return bool((close | same).all())
+    return numpy.asarray(close | same)

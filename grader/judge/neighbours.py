@@ -15,6 +15,7 @@ SHOWN = 5  # sizes of either kind
 KINDS = 3  # of values, by which a size is right
 CONFIRMED = 3  # sizes that passed in the search
 TRIED = 26  # new cases
+DOUBTFUL, SEEDS = 2, 3  # sizes that pass, and other contents that they must pass with, too
 WORK = 4  # times the work of the failing case, and at least
 LEAST_WORK = 200_000
 
@@ -32,6 +33,7 @@ def beside_sizes(lab: Lab, failed: CaseKey) -> Iterator[Clue]:
     """For each size, with the others as they are: which fail, and which pass; nothing where all fail."""
     sizes = dict(failed.sizes)
     each = max(6, TRIED // len(sizes))
+    by_chance = not all(_elsewhere(lab, failed))  # then what passes may have passed by chance, too
     for name in sizes:
         states = {sizes[name]: True}
         for value in _candidates(lab, sizes, name)[:each]:
@@ -41,8 +43,23 @@ def beside_sizes(lab: Lab, failed: CaseKey) -> Iterator[Clue]:
         for value, wrong in _tried(lab, failed, name).items():
             states[value] = states.get(value, False) or wrong
         states = {value: wrong for value, wrong in states.items() if wrong or value > 0}
-        if words := describe_sizes(name, states, sizes[name], lab.kata.multiples.get(name, 1)):
+        for value in _doubtful(states, sizes[name], SHOWN if by_chance else DOUBTFUL):
+            states[value] = any(_elsewhere(lab, replace(failed, sizes=_with(failed, name, value))))
+        step = lab.kata.multiples.get(name, 1)
+        if words := describe_sizes(name, states, sizes[name], step, by_rule=by_chance):
             yield Clue("sizes", words)
+
+
+def _doubtful(states: Mapping[int, bool], failed: int, most: int) -> list[int]:
+    """Sizes that are right and may be so by chance, the nearest first: where there are few."""
+    right = sorted((size for size, wrong in states.items() if not wrong), key=lambda size: abs(size - failed))
+    return right if len(right) <= most else []
+
+
+def _elsewhere(lab: Lab, key: CaseKey) -> list[bool]:
+    """Whether the case fails with other contents of the same kind, for each of them."""
+    others = [replace(key, seed=key.seed + more) for more in range(1, SEEDS + 1)]
+    return [found.wrong for found in map(lab.try_key, others) if found is not None]
 
 
 def _is_wrong(lab: Lab, key: CaseKey) -> bool | None:
@@ -91,16 +108,19 @@ def _with(failed: CaseKey, name: str, value: int) -> tuple[tuple[str, int], ...]
     return tuple({**dict(failed.sizes), name: value}.items())
 
 
-def describe_sizes(name: str, states: Mapping[int, bool], failed: int, step: int = 1) -> str | None:
+def describe_sizes(
+    name: str, states: Mapping[int, bool], failed: int, step: int = 1, *, by_rule: bool = False
+) -> str | None:
     """``states``: whether the answer was wrong, by size. In words those nearest to the failing size, and a rule where
-    only one fits; None where all fail, and where sizes that fail and that pass take turns by no rule."""
+    only one fits; None where all fail, and where sizes that fail and that pass take turns by no rule, or ``by_rule``
+    where none fits."""
     wrong = sorted(size for size, is_wrong in states.items() if is_wrong)
     right = sorted(size for size, is_wrong in states.items() if not is_wrong)
     if not right or not wrong:
         return None
     words = f"wrong: {name} = {_listed(wrong, failed)}; right: {_listed(right, failed)}"
     rules = [text for text, fits in _rules(wrong, right, step) if fits]
-    if not rules and min(len(wrong), len(right)) > 1 and _turns(states) > 1:
+    if not rules and (by_rule or ((len(right) == 1 or len(wrong) > 1) and _turns(states) > 1)):
         return None
     return f"{words} ({rules[0]})" if len(rules) == 1 else words
 

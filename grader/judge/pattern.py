@@ -144,8 +144,9 @@ def _indices(wrong: ndarray) -> _Indices:
     if len(places) == last - first + 1 or (steps := _steps(wrong, places)) is None:
         whole = len(places) == last - first + 1
         dense = len(places) >= max(2 * SUPPORT, FILLED * (last - first + 1))
-        if dense and last - first + 1 == count:
-            return _Indices("all", "*", claimed)
+        # Where as many are right within the run as are after it, they may all be right by chance.
+        if dense and first == 0 and count - 1 - last <= last + 1 - len(places):
+            return _Indices("all", "*", numpy.ones(count, dtype=bool))
         if whole or dense:
             return _Indices("end", f"{first}..", claimed, first) if to_end else _run(first, last, claimed)
         if len(places) <= SUPPORT:

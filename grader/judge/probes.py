@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from grader.content.spec import Tensor
 from grader.judge.influence import influences
 from grader.judge.integers import of_integers
 from grader.judge.lab import Judged, Lab, element, place
@@ -34,6 +35,9 @@ ASKED = 44  # calls, at most, for the coefficients of one input
 STEPS = 600  # references, at most, that are worked out to know of what an element is a sum
 PARTNERS = 4  # elements whose partners are asked for
 RANGES = 3  # that a clue lists
+MOST_TIMES = 8  # that a term counts: a larger number is none, but a sum that is wrong for another reason
+CLOSE = 0.02  # of a multiple, as a share, where the terms have other factors
+LARGER = 3  # wrong cases, beside the smallest
 MOST_OF_ONE = 2  # elements of a clue, that are followed through memory
 
 
@@ -42,15 +46,16 @@ def probe(lab: Lab, one: Judged) -> Iterator[Clue]:
     found = list(_copies(lab, one)) or list(mixture(target_of(lab, one))) or list(_larger_copies(lab, one))
     if not found and (found := [Observed(words) for words in normaliser(lab, one)]):
         found = list(influences(lab, one)) or found  # elements that are left out say more than a sum that lacks them
-    found = found or [*_constant(lab, one)] or [*_sums(lab, one), *_products(lab, one)]
+    target = target_of(lab, one)
+    if not found and _is_silent(one, target):
+        found = list(_silence(lab, one))
+    found = found or [*_sums(target), *_products(target)]
     found = found or [Observed(words) for words in of_integers(lab, one)] or list(influences(lab, one))
     for each in found[:2]:
         yield Clue("probe", each.words)
     followed = [each for each in found[:2] if each.elements]
-    if followed and (target := followed[0].target) is not None:
-        yield from ways(
-            target, [each for one in followed if one.target is target for each in one.elements[:MOST_OF_ONE]]
-        )
+    if followed and (about := followed[0].target) is not None:
+        yield from ways(about, [each for one in followed if one.target is about for each in one.elements[:MOST_OF_ONE]])
 
 
 # -- what the launcher and the reference make of inputs --------------------------------------------------------------
@@ -80,6 +85,65 @@ def _is_linear(target: Target, name: str, base: Mapping[str, ndarray], *, alone:
         if not numpy.allclose(made[0] + made[1], made[2], rtol=1e-6, atol=1e-6):
             return False
     return True
+
+
+def _other_factors(base: Mapping[str, ndarray]) -> dict[str, ndarray]:
+    """Other numbers in the place of 1: small, whole and positive, so that no sum of products is 0."""
+    import numpy
+
+    rng = numpy.random.default_rng(19)
+    return {name: rng.choice(WEIGHTS, value.shape) for name, value in base.items()}
+
+
+# -- an element that is 0 --------------------------------------------------------------------------------------------
+
+
+def _is_silent(one: Judged, target: Target) -> bool:
+    """Whether the element is 0 for all inputs that are tried, and there are several: a product is 0 as soon as one of
+    its factors is, and no experiment with another one tells which."""
+    numbers = floats(target)
+    if len(numbers) < 2 or _got(one, target) != 0 or _are_alike(target, numbers):
+        return False
+    for inputs in (_ones(target), _other_factors(_ones(target))):
+        answer = target.answer(inputs)
+        if answer is None or answer[target.flat] != 0 or target.reference(inputs)[target.flat] == 0:
+            return False
+    return True
+
+
+def _got(one: Judged, target: Target) -> float:
+    return float(one.compared[one.first_wrong].got.reshape(-1)[target.flat])
+
+
+def _silence(lab: Lab, one: Judged) -> Iterator[Observed]:
+    """What is said of the element in a larger wrong case, where it is not 0; else of its largest input alone."""
+    target = target_of(lab, one)
+    wrong = [each for each in lab.judged.values() if each.wrong and each.first_wrong == one.first_wrong]
+    seen = {each.case.shape.sizes: each for each in wrong if _got(each, target_of(lab, each)) != 0}
+    for each in sorted(seen.values(), key=lambda each: each.compared[one.first_wrong].got.size)[:LARGER]:
+        other = target_of(lab, each)
+        if found := [*_sums(other), *_products(other)]:
+            yield from (replace(clue, words=f"at {each.case.shape}: {clue.words}") for clue in found)
+            return
+    numbers = sorted(floats(target), key=lambda tensor: -target.case.inputs[tensor.name].size)
+    names = [tensor.name for tensor in target.lab.spec.inputs if tensor in numbers]
+    own = [each for each in numbers if tuple(each.extent(target.case.sizes)) == target.shape]
+    elements = tuple(Element(each.name, target.flat, Part.OWN) for each in own)
+    words = f"{target.words} is 0 for all {', '.join(names[:-1])} and {names[-1]} that were tried"
+    yield Observed(words, target, elements)
+
+
+def _are_alike(target: Target, numbers: Sequence[Tensor]) -> bool:
+    """Whether the element is a sum of products of two inputs, neither of which only scales it: then a term that lacks
+    one lacks both."""
+    ones = _ones(target)
+    named = {sum(isinstance(dim, str) for dim in each.shape) for each in numbers}
+    if len(numbers) != 2 or len(target.lab.spec.inputs) != 2 or len(named) != 1:
+        return False
+    if not all(_is_linear(target, each.name, ones) for each in numbers):
+        return False
+    first, second = (_support(target, each.name, ones) for each in numbers)
+    return first is not None and second is not None and len(first) == len(second)
 
 
 # -- copies ----------------------------------------------------------------------------------------------------------
@@ -194,25 +258,6 @@ def _shift(shape: Sequence[int], got: ndarray, want: ndarray) -> str | None:
 # -- constants -------------------------------------------------------------------------------------------------------
 
 
-def _constant(lab: Lab, one: Judged) -> Iterator[Observed]:
-    """An element that depends on no input, though one has an element for it: a factor that it lacks, too, is not the
-    cause. The two calls differ in all inputs."""
-    target = target_of(lab, one)
-    inputs = floats(target)
-    own = [each for each in inputs if tuple(each.extent(one.case.sizes)) == target.shape]
-    if not own or len(inputs) < 2 or len(inputs) < len(lab.spec.inputs):
-        return
-    twice = [_ones(target), _drawn(target)]
-    answers = [target.answer(each) for each in twice]
-    if any(answer is None for answer in answers):
-        return
-    got = {float(answer[target.flat]) for answer in answers if answer is not None}
-    right = {float(target.reference(each)[target.flat]) for each in twice}
-    if len(got) == 1 and got == {0.0} and 0.0 not in right:
-        elements = tuple(Element(each.name, target.flat, Part.OWN) for each in own)
-        yield Observed(f"{target.words} is 0 for all inputs", target, elements)
-
-
 # -- sums ------------------------------------------------------------------------------------------------------------
 
 
@@ -225,19 +270,22 @@ class Run:
     times: int
 
 
-def _sums(lab: Lab, one: Judged) -> Iterator[Observed]:
+def _sums(target: Target) -> Iterator[Observed]:
     import numpy
 
-    target, asked = target_of(lab, one), ASKED
+    asked = ASKED
     ones = _ones(target)
     zeros = {name: numpy.zeros_like(value) for name, value in ones.items()}
     for tensor in floats(target):
-        before = lab.calls
+        before, found = target.lab.calls, list[Observed]()
         if _is_linear(target, tensor.name, ones):
-            yield from _terms(target, tensor.name, ones, asked)
+            found = list(_terms(target, tensor.name, ones, asked))
         elif len(zeros) > 1 and _is_linear(target, tensor.name, zeros, alone=True):  # the others may be added to it
-            yield from _terms(target, tensor.name, zeros, asked)
-        asked -= before - lab.calls
+            found = list(_terms(target, tensor.name, zeros, asked))
+        asked -= before - target.lab.calls
+        yield from found
+        if any(each.is_whole for each in found):  # then so do those of every other factor
+            return
 
 
 def _terms(target: Target, name: str, base: Mapping[str, ndarray], asked: int) -> Iterator[Observed]:
@@ -266,7 +314,14 @@ def _terms(target: Target, name: str, base: Mapping[str, ndarray], asked: int) -
             return
         if runs:
             words = _terms_words(target, name, shape, places, runs, belongs)
-            yield Observed(words, target, tuple(_element(name, places, run, belongs) for run in runs[:RANGES]))
+            whole = (
+                belongs
+                and len(runs) == 1
+                and runs[0].times > 1
+                and (runs[0].first, runs[0].last + 1) == (0, len(places))
+            )
+            elements = tuple(_element(name, places, run, belongs) for run in runs[:RANGES])
+            yield Observed(words, target, elements, whole)
         elif search.failed:
             return
 
@@ -300,6 +355,14 @@ def _support(target: Target, name: str, base: Mapping[str, ndarray]) -> ndarray 
     import numpy
 
     shape, size = base[name].shape, base[name].size
+
+    def counts_once(first: int, last: int) -> bool:
+        """Whether each of these does: one of them, times their number, gives the same where all are 1."""
+        values = numpy.zeros(size)
+        values[first:last] = numpy.random.default_rng(first).integers(1, 1000, last - first)
+        part = float(target.reference({**base, name: values.reshape(shape)})[target.flat])
+        return abs(part - float(values.sum())) < 1e-9 * float(values.sum())
+
     found: list[int] = []
     todo, steps = [(0, size)], 0
     while todo:
@@ -312,7 +375,7 @@ def _support(target: Target, name: str, base: Mapping[str, ndarray]) -> ndarray 
         part = target.reference({**base, name: mask.reshape(shape)})[target.flat]
         if part == 0:
             continue
-        if last - first == 1 or abs(part - (last - first)) < 1e-9:
+        if last - first == 1 or (abs(part - (last - first)) < 1e-9 and counts_once(first, last)):
             found += range(first, last)
             continue
         todo += [(first, (first + last) // 2), ((first + last) // 2, last)]
@@ -350,8 +413,8 @@ class _Terms:
             unit = want != 0 and abs(got - times * want) <= self.rounding * abs(got)
             if (unit and times == 1) or (want == 0 and got == 0):
                 continue
-            if unit and times >= 0 and (last - first == 1 or times == 0 or last - first > 4):
-                if times > 1 and not self._again(first, last, times):
+            if unit and 0 <= times <= MOST_TIMES and (last - first == 1 or times == 0 or last - first > 4):
+                if want and not self._again(first, last, times):
                     return []
                 found.append(Run(first, last - 1, times))
             elif last - first == 1:
@@ -367,13 +430,21 @@ class _Terms:
         return _merged(found)
 
     def _again(self, first: int, last: int, times: int) -> bool:
-        """Whether the range counts as often with other weights: one sum may be a multiple by chance."""
+        """Whether the range counts as often with other weights, and with other factors: one sum may be a multiple by
+        chance, and what multiplies a term may be wrong itself."""
         pair = self._sums(first, last, self.others)
         if pair is None or abs(pair[0] - times * pair[1]) > self.rounding * abs(pair[0]):
             self.failed = True
+            return False
+        if any(bool(value.any()) for name, value in self.base.items() if name != self.name):
+            pair = self._sums(first, last, self.others, _other_factors(self.base))
+            if pair is None or abs(pair[0] - times * pair[1]) > max(self.rounding, CLOSE) * abs(pair[1]):
+                self.failed = True
         return not self.failed
 
-    def _sums(self, first: int, last: int, weights: ndarray | None = None) -> tuple[float, float] | None:
+    def _sums(
+        self, first: int, last: int, weights: ndarray | None = None, base: Mapping[str, ndarray] | None = None
+    ) -> tuple[float, float] | None:
         """(got, expected) with the input 0 outside of the range; None if that fails, or enough was asked."""
         import numpy
 
@@ -384,7 +455,7 @@ class _Terms:
         values = numpy.zeros(self.weights.size)
         chosen = self.places[first:last]
         values[chosen] = (self.weights if weights is None else weights)[chosen]
-        inputs = {**self.base, self.name: values.reshape(self.base[self.name].shape)}
+        inputs = {**(base or self.base), self.name: values.reshape(self.base[self.name].shape)}
         answer = self.target.answer(inputs)
         if answer is None or not numpy.isfinite(answer[self.target.flat]):
             self.failed = True
@@ -421,9 +492,8 @@ def _terms_words(
 # -- products --------------------------------------------------------------------------------------------------------
 
 
-def _products(lab: Lab, one: Judged) -> Iterator[Observed]:
+def _products(target: Target) -> Iterator[Observed]:
     """Where two inputs are multiplied: elements of the first that meet others of the second than they must."""
-    target = target_of(lab, one)
     base = _ones(target)
     pair = [tensor for tensor in floats(target) if _is_linear(target, tensor.name, base)]
     if len(pair) != 2:

@@ -43,11 +43,12 @@ class Element:
 
 @dataclass(frozen=True)
 class Observed:
-    """What a probe found out, in words, and about which elements."""
+    """What a probe found out, in words, and about which elements; whether all terms of a sum count several times."""
 
     words: str
     target: Target | None = None
     elements: tuple[Element, ...] = ()
+    is_whole: bool = False
 
 
 @dataclass(frozen=True)
