@@ -462,6 +462,16 @@ def gumbel(
     return noise_of(((word >> numpy.uint64(9)).astype(numpy.float64) + 0.5) * 2.0**-23)
 
 
+def gumbel_of_columns(seed: tuple[int, int], rows: ndarray, V: int) -> ndarray:
+    """The same by mistake: the counter has each column's own number in the place of its group's."""
+    import numpy
+
+    every_fourth = gumbel(seed, rows, 4 * V).reshape(len(rows), V, 4)
+    column = numpy.arange(V)
+    noise: ndarray = every_fourth[:, column, column % 4]
+    return noise
+
+
 Keys = Callable[["ndarray", "ndarray", "ndarray"], "ndarray"]
 
 
@@ -663,6 +673,7 @@ GUMBEL = Spec(
         "noise divided by T, too": partial(drawn, keys=lambda x, T, noise: x + noise * (T[:, None] > 0)),
         "noise where T is 0, too": partial(drawn, keys=lambda x, T, noise: with_noise(x, T + (T == 0), noise)),
         "the same noise in every row": partial(drawn, of_row=lambda row: 0 * row),
+        "the counter has the column, not its group of four": partial(drawn, noise=gumbel_of_columns),
         **{
             words: partial(drawn, noise=partial(gumbel, of=partial(philox, **of)))
             for words, of in {

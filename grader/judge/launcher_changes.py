@@ -336,6 +336,9 @@ def _blocks(at: _Places, call: Call) -> Iterator[LauncherChange]:
         given = at.launched.grid[axis]
         if axis and given == 1:
             break
+        if given > 1:
+            words = f"{name} has one block: it has too many, or each does what one of them must do"
+            yield from at.fixed(GRID + axis, SET, 1, words)
         for text, size in _sizes_of(call).items():
             for divisor in DIVISORS:
                 more = ceil(size(call) / divisor) > given
