@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from grader.content.products import MISSES_OF_VECTORS
 from grader.content.spec import (
     Accumulated,
     InputKind,
@@ -65,23 +66,6 @@ def shape(M: int, K: int) -> Sizes:
     return {"M": M, "K": K}
 
 
-# What is computed in place of it by a usual mistake.
-NEAR_MISSES = {
-    "the last column is missing": lambda A, x, sizes: A[:, :-1] @ x[:-1],
-    "the first column is missing": lambda A, x, sizes: A[:, 1:] @ x[1:],
-    "the sums of the rows, without x": lambda A, x, sizes: A.sum(axis=1),
-    "only the first 32 columns": lambda A, x, sizes: A[:, :32] @ x[:32],
-    "x[0] in place of x[k]": lambda A, x, sizes: A.sum(axis=1) * x[:1],
-    "row 0 for every row": lambda A, x, sizes: (A[:1] @ x).repeat(sizes["M"]),
-    "only whole vectors of 4 columns": lambda A, x, sizes: A[:, : sizes["K"] // 4 * 4] @ x[: sizes["K"] // 4 * 4],
-    "only whole steps of 32 columns": lambda A, x, sizes: A[:, : sizes["K"] // 32 * 32] @ x[: sizes["K"] // 32 * 32],
-    "A as if it were stored by columns": lambda A, x, sizes: A.reshape(A.shape[::-1]).T @ x,
-    "twice the product": lambda A, x, sizes: 2 * (A @ x),
-    "32 times the product: each lane adds it": lambda A, x, sizes: 32 * (A @ x),
-    "the mean, the sum over K": lambda A, x, sizes: A @ x / sizes["K"],
-    "the product of both sums": lambda A, x, sizes: A.sum(axis=1) * x.sum(),
-}
-
 SPEC = Spec(
     computes="y = A x",
     operations=Operations(
@@ -97,7 +81,7 @@ SPEC = Spec(
         InputKind("cancelling", {"A": cancelling(large_and_small), "x": doubled(large_and_small)}),
     ),
     reference=reference,
-    near_misses=NEAR_MISSES,
+    near_misses=MISSES_OF_VECTORS,
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude),
     # Nothing; tiny; one short of and one past what half a warp, a warp and a block take in one step, an element or a
     # vector at a time, in K; the same for the rows of a block, in M; primes; more slices in a row than lanes in a warp.

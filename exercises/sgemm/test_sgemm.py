@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from grader.content.products import MISSES_OF_MATRICES
 from grader.content.spec import (
     Accumulated,
     InputKind,
@@ -99,33 +100,6 @@ def reference_tf32(A: ndarray, B: ndarray, sizes: Sizes) -> ndarray:
     return rounded(A) @ rounded(B)
 
 
-def last_slice(A: ndarray, B: ndarray, step: int) -> ndarray:
-    """The last slice alone: the accumulators begin at 0 in each."""
-    first = (A.shape[1] - 1) // step * step
-    return A[:, first:] @ B[first:]
-
-
-# What is computed in place of it by a usual mistake.
-NEAR_MISSES = {
-    "the last k is missing": lambda A, B, sizes: A[:, :-1] @ B[:-1],
-    "the first k is missing": lambda A, B, sizes: A[:, 1:] @ B[1:],
-    "only the first 8 k": lambda A, B, sizes: A[:, :8] @ B[:8],
-    "only the first 16 k": lambda A, B, sizes: A[:, :16] @ B[:16],
-    "only the first 32 k": lambda A, B, sizes: A[:, :32] @ B[:32],
-    "only whole slices of 8 k": lambda A, B, sizes: A[:, : sizes["K"] // 8 * 8] @ B[: sizes["K"] // 8 * 8],
-    "only whole slices of 16 k": lambda A, B, sizes: A[:, : sizes["K"] // 16 * 16] @ B[: sizes["K"] // 16 * 16],
-    "only whole slices of 32 k": lambda A, B, sizes: A[:, : sizes["K"] // 32 * 32] @ B[: sizes["K"] // 32 * 32],
-    "twice the product": lambda A, B, sizes: 2 * (A @ B),
-    "B as if it were stored by columns": lambda A, B, sizes: A @ B.reshape(B.shape[::-1]).T,
-    "A as if it were stored by columns": lambda A, B, sizes: A.reshape(A.shape[::-1]).T @ B,
-    "only whole slices of 64 k": lambda A, B, sizes: A[:, : sizes["K"] // 64 * 64] @ B[: sizes["K"] // 64 * 64],
-    "C stored by columns": lambda A, B, sizes: (A @ B).T.reshape(sizes["M"], sizes["N"]),
-    "the sum over k of A + B": lambda A, B, sizes: A.sum(axis=1, keepdims=True) + B.sum(axis=0),
-    "the last slice of 8 k alone": lambda A, B, sizes: last_slice(A, B, 8),
-    "the last slice of 16 k alone": lambda A, B, sizes: last_slice(A, B, 16),
-    "the last slice of 32 k alone": lambda A, B, sizes: last_slice(A, B, 32),
-}
-
 SPEC = Spec(
     computes="C = A @ B",
     operations=Operations(
@@ -142,7 +116,7 @@ SPEC = Spec(
         InputKind("twelve bits", {"A": twelve_bits, "B": signs}, exact=True),
     ),
     reference=reference,
-    near_misses=NEAR_MISSES,
+    near_misses=MISSES_OF_MATRICES,
     tolerance=Accumulated(terms=lambda sizes: sizes["K"], magnitude=magnitude),
     # Tiny; K = 1; flat and tall; one past and one short of a tile of 32, in each dimension alone; primes.
     named_sizes=(
@@ -210,7 +184,7 @@ TF32 = replace(
     near_misses={
         "A and B are not rounded to TF32": reference,
         "A and B are cut to TF32, not rounded": lambda A, B, sizes: cut(A) @ cut(B),
-        **{words: of_rounded(of) for words, of in NEAR_MISSES.items()},
+        **{words: of_rounded(of) for words, of in MISSES_OF_MATRICES.items()},
     },
 )
 # Fragments are stored straight to C, and store_matrix_sync asks for 32 bytes of alignment.

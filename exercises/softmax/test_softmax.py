@@ -17,11 +17,19 @@ does.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log
 from typing import TYPE_CHECKING
 
-from grader.content.formulas import logsumexp, softmax
-from grader.content.rows import huge, masked, not_rescaled, overflowing, poisoned, shifted, softmax_bound, top, total
+from grader.content.formulas import softmax
+from grader.content.rows import (
+    MISSES_OF_ROWS,
+    MISSES_OF_SOFTMAX,
+    huge,
+    masked,
+    overflowing,
+    poisoned,
+    shifted,
+    softmax_bound,
+)
 from grader.content.spec import Accumulated, InputKind, Operations, Rng, Size, Sizes, Spec, Tensor, normal
 
 if TYPE_CHECKING:
@@ -56,35 +64,6 @@ def shape(rows: int, cols: int) -> Sizes:
     return {"rows": rows, "cols": cols}
 
 
-# What is computed in place of it by a usual mistake. The sums are those of exp(x - max).
-NEAR_MISSES = {
-    "powers of 2 in place of e": lambda x, sizes: softmax(x * log(2)),
-    "powers of 2 in the sum, and powers of e over it": lambda x, sizes: softmax(x) * total(x) / total(x * log(2)),
-    "powers of e in the sum, and powers of 2 over it": lambda x, sizes: (
-        softmax(x * log(2)) * total(x * log(2)) / total(x)
-    ),
-    "the exponentials are not divided by their sum": lambda x, sizes: softmax(x) * total(x),
-    "the exponentials are multiplied by their sum": lambda x, sizes: softmax(x) * total(x) ** 2,
-    "x - max in place of its exponential, over the sum": lambda x, sizes: (x - top(x)) / total(x),
-    "x - max in place of its exponential, times the sum": lambda x, sizes: (x - top(x)) * total(x),
-    "softmax of -x": lambda x, sizes: softmax(-x),
-    "the factor log2(e) twice": lambda x, sizes: softmax(x / log(2)),
-    "the logarithm of the softmax": lambda x, sizes: x - logsumexp(x)[..., None],
-    "the sum begins at 1, not at 0": lambda x, sizes: softmax(x) * total(x) / (total(x) + 1),
-    "the exponentials over the root of their sum": lambda x, sizes: softmax(x) * total(x) ** 0.5,
-    "the exponentials over their mean, not their sum": lambda x, sizes: softmax(x) * x.shape[-1],
-}
-# Those of rows: of all of x as one vector some would be the same.
-NEAR_MISSES_OF_ROWS = {
-    **NEAR_MISSES,
-    "softmax of the columns, not of the rows": lambda x, sizes: softmax(x, axis=0),
-    "no maximum is subtracted, and the exponentials overflow": overflowing,
-    "the sum is not rescaled when the maximum rises, in threads that take every 32nd column": not_rescaled(32),
-    "the sum is not rescaled when the maximum rises, in threads that take every 256th column": not_rescaled(256),
-    "the sum is not rescaled when the maximum rises, in threads that take 4 columns of 1024": not_rescaled(256, 4),
-    "the sum is not rescaled when the maximum rises, in the order of the columns": not_rescaled(1),
-}
-
 SPEC = Spec(
     computes="y = softmax of each row of x",
     operations=Operations(
@@ -104,7 +83,7 @@ SPEC = Spec(
         InputKind("huge", huge),
     ),
     reference=reference,
-    near_misses=NEAR_MISSES_OF_ROWS,
+    near_misses=MISSES_OF_ROWS,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
     # Around every vector (2, 4, 8), a warp (32), a block (256), what a warp holds in registers (1024 elements) and what
     # the largest block holds (16384); rows that are 16-byte aligned, 4-byte aligned, and not at all.
@@ -161,7 +140,7 @@ UNSHIFTED = replace(
         InputKind("masked", masked),
         InputKind("poisoned", poisoned(float("nan"))),
     ),
-    near_misses={words: miss for words, miss in NEAR_MISSES_OF_ROWS.items() if miss is not overflowing},
+    near_misses={words: miss for words, miss in MISSES_OF_ROWS.items() if miss is not overflowing},
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude_unshifted),
 )
 
@@ -202,7 +181,7 @@ WHOLE = replace(
     # The last ones have more blocks than fit on any GPU.
     large=tuple({"n": n} for n in (300_007, 4_194_304, 20_000_003)),
     work=lambda sizes: 25_000 + 100 * sizes["n"],
-    near_misses=NEAR_MISSES,
+    near_misses=MISSES_OF_SOFTMAX,
     slice_dim=None,
 )
 

@@ -24,11 +24,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import log
 from typing import TYPE_CHECKING
 
-from grader.content.formulas import logsumexp, softmax
-from grader.content.rows import huge, masked, not_rescaled, overflowing, poisoned, shifted, softmax_bound, top, total
+from grader.content.formulas import softmax
+from grader.content.rows import MISSES_OF_ROWS, huge, masked, poisoned, shifted, softmax_bound
 from grader.content.spec import (
     Accumulated,
     Fill,
@@ -131,34 +130,6 @@ SHORT = (
     shape(9, 1024),
 )
 
-# What is computed in place of it by a usual mistake. The sums are those of exp(x - max).
-NEAR_MISSES = {
-    "powers of 2 in place of e": lambda x, sizes: softmax(x * log(2)),
-    "powers of 2 in the sum, and powers of e over it": lambda x, sizes: softmax(x) * total(x) / total(x * log(2)),
-    "powers of e in the sum, and powers of 2 over it": lambda x, sizes: (
-        softmax(x * log(2)) * total(x * log(2)) / total(x)
-    ),
-    "the exponentials are not divided by their sum": lambda x, sizes: softmax(x) * total(x),
-    "the exponentials are multiplied by their sum": lambda x, sizes: softmax(x) * total(x) ** 2,
-    "x - max in place of its exponential, over the sum": lambda x, sizes: (x - top(x)) / total(x),
-    "x - max in place of its exponential, times the sum": lambda x, sizes: (x - top(x)) * total(x),
-    "softmax of -x": lambda x, sizes: softmax(-x),
-    "the factor log2(e) twice": lambda x, sizes: softmax(x / log(2)),
-    "the logarithm of the softmax": lambda x, sizes: x - logsumexp(x)[..., None],
-    "the sum begins at 1, not at 0": lambda x, sizes: softmax(x) * total(x) / (total(x) + 1),
-    "the exponentials over the root of their sum": lambda x, sizes: softmax(x) * total(x) ** 0.5,
-    "the exponentials over their mean, not their sum": lambda x, sizes: softmax(x) * x.shape[-1],
-}
-# Those of rows: of all of x as one vector some would be the same.
-NEAR_MISSES_OF_ROWS = {
-    **NEAR_MISSES,
-    "softmax of the columns, not of the rows": lambda x, sizes: softmax(x, axis=0),
-    "no maximum is subtracted, and the exponentials overflow": overflowing,
-    "the sum is not rescaled when the maximum rises, in threads that take every 32nd column": not_rescaled(32),
-    "the sum is not rescaled when the maximum rises, in threads that take every 256th column": not_rescaled(256),
-    "the sum is not rescaled when the maximum rises, in threads that take 4 columns of 1024": not_rescaled(256, 4),
-    "the sum is not rescaled when the maximum rises, in the order of the columns": not_rescaled(1),
-}
 
 SPEC = Spec(
     computes="y = softmax of each row of x, rows of up to 1024 elements",
@@ -179,7 +150,7 @@ SPEC = Spec(
         InputKind("huge", huge),
     ),
     reference=reference,
-    near_misses=NEAR_MISSES_OF_ROWS,
+    near_misses=MISSES_OF_ROWS,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
     named_sizes=SHORT,
     large=(shape(4099, 1023), shape(300_007, 40), shape(70_001, 512)),

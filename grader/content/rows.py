@@ -1,12 +1,13 @@
-"""What the specs of softmax, norms and losses share: values that differ by row, and the bound of a softmax."""
+"""What the specs of softmax, norms and losses share: values that differ by row, the bound of a softmax, and its usual
+mistakes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import e, inf
+from math import e, inf, log
 from typing import TYPE_CHECKING
 
-from grader.content.formulas import softmax
+from grader.content.formulas import logsumexp, softmax
 from grader.content.spec import Fill, Rng, Sizes, growth
 
 if TYPE_CHECKING:
@@ -61,6 +62,36 @@ def not_rescaled(threads: int, width: int = 1) -> Callable[..., ndarray]:
         return shares
 
     return of_rows
+
+
+# What is computed in place of a softmax by a usual mistake. The sums are those of exp(x - max).
+MISSES_OF_SOFTMAX: dict[str, Callable[..., ndarray]] = {
+    "powers of 2 in place of e": lambda x, sizes: softmax(x * log(2)),
+    "powers of 2 in the sum, and powers of e over it": lambda x, sizes: softmax(x) * total(x) / total(x * log(2)),
+    "powers of e in the sum, and powers of 2 over it": lambda x, sizes: (
+        softmax(x * log(2)) * total(x * log(2)) / total(x)
+    ),
+    "the exponentials are not divided by their sum": lambda x, sizes: softmax(x) * total(x),
+    "the exponentials are multiplied by their sum": lambda x, sizes: softmax(x) * total(x) ** 2,
+    "x - max in place of its exponential, over the sum": lambda x, sizes: (x - top(x)) / total(x),
+    "x - max in place of its exponential, times the sum": lambda x, sizes: (x - top(x)) * total(x),
+    "softmax of -x": lambda x, sizes: softmax(-x),
+    "the factor log2(e) twice": lambda x, sizes: softmax(x / log(2)),
+    "the logarithm of the softmax": lambda x, sizes: x - logsumexp(x)[..., None],
+    "the sum begins at 1, not at 0": lambda x, sizes: softmax(x) * total(x) / (total(x) + 1),
+    "the exponentials over the root of their sum": lambda x, sizes: softmax(x) * total(x) ** 0.5,
+    "the exponentials over their mean, not their sum": lambda x, sizes: softmax(x) * x.shape[-1],
+}
+# Those of rows: of all of x as one vector some would be the same.
+MISSES_OF_ROWS: dict[str, Callable[..., ndarray]] = {
+    **MISSES_OF_SOFTMAX,
+    "softmax of the columns, not of the rows": lambda x, sizes: softmax(x, axis=0),
+    "no maximum is subtracted, and the exponentials overflow": overflowing,
+    "the sum is not rescaled when the maximum rises, in threads that take every 32nd column": not_rescaled(32),
+    "the sum is not rescaled when the maximum rises, in threads that take every 256th column": not_rescaled(256),
+    "the sum is not rescaled when the maximum rises, in threads that take 4 columns of 1024": not_rescaled(256, 4),
+    "the sum is not rescaled when the maximum rises, in the order of the columns": not_rescaled(1),
+}
 
 
 def softmax_bound(x: ndarray, shift: ndarray | float) -> ndarray:
