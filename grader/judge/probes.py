@@ -255,9 +255,6 @@ def _shift(shape: Sequence[int], got: ndarray, want: ndarray) -> str | None:
     return None
 
 
-# -- constants -------------------------------------------------------------------------------------------------------
-
-
 # -- sums ------------------------------------------------------------------------------------------------------------
 
 
@@ -329,18 +326,11 @@ def _terms(target: Target, name: str, base: Mapping[str, ndarray], asked: int) -
 def _may_belong(target: Target, name: str, flat: int) -> bool:
     """Whether the element changes the target where the other inputs have other numbers: with those that were asked
     with, its coefficient is 0 by chance."""
-    inputs = {each: 0.5 * value for each, value in _drawn(target).items()}
+    inputs = {each: 0.5 * value for each, value in _other_factors(_ones(target)).items()}
     risen = {**inputs, name: inputs[name].copy()}
     risen[name].reshape(-1)[flat] += 1.0
     before, after = (target.reference(each)[target.flat] for each in (inputs, risen))
     return bool(before != after)
-
-
-def _drawn(target: Target) -> dict[str, ndarray]:
-    import numpy
-
-    rng = numpy.random.default_rng(19)
-    return {each: rng.choice((1.0, 2.0, 3.0), value.shape) for each, value in _ones(target).items()}
 
 
 def _element(name: str, places: ndarray, run: Run, belongs: bool) -> Element:

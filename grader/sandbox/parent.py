@@ -29,19 +29,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from grader.compile import unit
-from grader.devices import WARM_UP_S, Call, DeviceError, Finding, Limits, Outcome, Rehearsal, Undisclosed
-from grader.devices.counters import (
-    CallCounters,
-    KernelCounters,
-    KernelCoverage,
-    Launch,
-    Launched,
-    Route,
-    RouteSite,
-    Trail,
-    TrailStep,
-    Writer,
-)
+from grader.devices import WARM_UP_S, Call, DeviceError, Finding, Limits, Outcome, Rehearsal, Undisclosed, counters
 from grader.sandbox.child import CUT_OFF, SandboxError
 from grader.sandbox.frames import FrameError, Parent, read_header, write_header
 from grader.sandbox.template import Template
@@ -194,20 +182,6 @@ class _Leaving:
         return self._gone_at <= then
 
 
-_SAID_OF_KERNELS = (
-    CallCounters,
-    KernelCounters,
-    KernelCoverage,
-    Launch,
-    Launched,
-    Route,
-    RouteSite,
-    Trail,
-    TrailStep,
-    Writer,
-)
-
-
 def _as_alone(tag: str, outcome: Outcome) -> Outcome:
     """The outcome in the words that it has where the library is of one file alone."""
     if not tag:
@@ -223,7 +197,7 @@ def _as_alone(tag: str, outcome: Outcome) -> Outcome:
             return kind(map(plain, value))
         if isinstance(value, Finding):
             return replace(value, message=plain(value.message), kernel=plain(value.kernel))
-        if kind in _SAID_OF_KERNELS:
+        if kind.__module__ == counters.__name__:  # what is said of kernels
             return replace(value, **{name: plain(item) for name, item in vars(value).items()})
         return {key: plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
