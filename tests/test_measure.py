@@ -61,7 +61,7 @@ from grader.devices.gpu.timing import Timing, _Kept
 from grader.devices.sim import SimDevice
 from grader.grade import Options
 from grader.judge import measure as measure_module
-from grader.judge.case import Case, CaseKey, Expected
+from grader.judge.case import Case, CaseKey, Expected, taken
 from grader.judge.helpers import HelperGone, Helpers, read
 from grader.judge.measure import (
     LARGE,
@@ -971,6 +971,14 @@ def test_a_part_is_cut_along_any_dimension_and_knows_its_rows() -> None:
     data = whole.expected[0].value.astype(numpy.float32).tobytes()
     sampled = measure_module._sampled(whole, part.expected[0], data, rows)
     assert sampled == part.expected[0].value.astype(numpy.float32).tobytes()
+
+
+def test_rows_that_follow_each_other_are_cut_out_as_they_would_be_picked() -> None:
+    array = numpy.arange(2 * 60 * 50).reshape(2, 60, 50)
+    runs = [numpy.arange(first, last) for first, last in ((0, 17), (20, 21), (25, 45))]
+    for rows in (numpy.arange(50), numpy.arange(9, 31), numpy.concatenate(runs), numpy.array([0, 3, 49]), runs[1][:0]):
+        for axis in (1, 2):
+            assert numpy.array_equal(taken(array, rows, axis), array.take(rows, axis=axis))
 
 
 # -- shapes and bytes

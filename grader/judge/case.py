@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 SEEDS = 1 << 16
 LARGE_ELEMENTS, SLICE_ELEMENTS = 1 << 20, 1 << 17  # of an output that is worked out slice by slice, of a slice
+ROW_LEAST = 4  # of a slice along the last axis: for one element, all of a line of memory is read
+SHORT_RUN = 8  # rows that follow each other, on average: picked one by one
 GROUP_ELEMENTS = 1 << 18  # of the largest input: in float64 they stay in a processor's cache
 PERIODS_BYTES = 64 << 20  # of draws that are kept: all large shapes of a family have the same
 KEPT_BYTES = 64 << 20  # of inputs and answers of earlier cases, each at most KEPT_EACH_BYTES
@@ -244,7 +246,8 @@ class Case:
         if name is None or self._rows is not None:
             return None
         rows, sliced = self.sizes[name], [tensor.elements(self.sizes) for tensor in self.spec.sliced]
-        step = max(1, SLICE_ELEMENTS * rows // max(1, *sliced))
+        least = ROW_LEAST if any(tensor.shape[-1] == name for tensor in self.spec.sliced) else 1
+        step = max(least, SLICE_ELEMENTS * rows // max(1, *sliced))
         if max(sliced) < LARGE_ELEMENTS or step >= rows:
             return None
         others = sum(tensor.elements(self.sizes) for tensor in self.spec.inputs if tensor not in self.spec.sliced)
@@ -347,7 +350,7 @@ class Case:
         for tensor in self.spec.inputs:
             for dim, size in enumerate(tensor.shape):
                 if size == name and not tensor.unsliced:
-                    inputs[tensor.name] = inputs[tensor.name].take(rows, axis=dim)
+                    inputs[tensor.name] = taken(inputs[tensor.name], rows, dim)
         sizes = tuple((size, rows.size if size == name else count) for size, count in self.shape.sizes)
         return Case(self.kata, self.spec, replace(self.shape, sizes=sizes), inputs, rows)
 
@@ -396,6 +399,19 @@ def _period(fill: Periodic, rng: Rng, dtype: Dtype) -> ndarray:
     key = (fill, dtype.name, str(rng.state))
     period, rng.state = _PERIODS.get_or_make(key, lambda: (encode(fill(rng, (PERIOD,), {}), dtype), rng.state))
     return period
+
+
+def taken(array: ndarray, rows: ndarray, axis: int) -> ndarray:
+    """The array's rows along an axis, in order. Those that follow each other are cut out, not picked: along the last
+    axis numpy would pick element by element."""
+    import numpy
+
+    runs = numpy.split(rows, numpy.flatnonzero(numpy.diff(rows) != 1) + 1) if rows.size else []
+    if not runs or len(runs) > max(1, rows.size // SHORT_RUN):
+        return array.take(rows, axis=axis)
+    before = (slice(None),) * axis
+    cuts = [array[(*before, slice(int(run[0]), int(run[-1]) + 1))] for run in runs]
+    return cuts[0] if len(cuts) == 1 else numpy.concatenate(cuts, axis)
 
 
 def joined(slices: Sequence[tuple[Expected, ...]], name: str | None) -> tuple[Expected, ...]:

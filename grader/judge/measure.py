@@ -40,7 +40,7 @@ from grader.devices import (
 )
 from grader.devices.contents import DIFFERENT, JUDGED, JUDGED_BESIDE, chosen, seed_of
 from grader.devices.drift import drifted, ends
-from grader.judge.case import Case, CaseKey, Expected, Key, joined
+from grader.judge.case import Case, CaseKey, Expected, Key, joined, taken
 from grader.judge.encoding import decode, stored
 from grader.judge.helpers import HelperGone, Helpers
 from grader.judge.peaks import peak_bytes, peak_flops
@@ -763,7 +763,7 @@ def _sampled(case: Case, expected: Expected, data: Contents, rows: ndarray) -> b
 
     tensor = expected.tensor
     raw = numpy.frombuffer(data, dtype=numpy.uint8).reshape(*tensor.extent(case.sizes), expected.dtype.itemsize)
-    chosen: bytes = raw.take(rows, axis=tensor.shape.index(str(case.spec.slice_dim))).tobytes()
+    chosen: bytes = taken(raw, rows, tensor.shape.index(str(case.spec.slice_dim))).tobytes()
     return chosen
 
 
