@@ -409,8 +409,8 @@ def taken(array: ndarray, rows: ndarray, axis: int) -> ndarray:
     runs = numpy.split(rows, numpy.flatnonzero(numpy.diff(rows) != 1) + 1) if rows.size else []
     if not runs or len(runs) > max(1, rows.size // SHORT_RUN):
         return array.take(rows, axis=axis)
-    before = (slice(None),) * axis
-    cuts = [array[(*before, slice(int(run[0]), int(run[-1]) + 1))] for run in runs]
+    along = array.swapaxes(0, axis)
+    cuts = [along[int(run[0]) : int(run[-1]) + 1].swapaxes(0, axis) for run in runs]
     return cuts[0] if len(cuts) == 1 else numpy.concatenate(cuts, axis)
 
 
