@@ -40,6 +40,7 @@ from grader.devices import (
     TimingRequest,
     TimingResult,
     Undisclosed,
+    pointer,
 )
 from grader.devices.contents import (
     DIFFERENT,
@@ -56,6 +57,7 @@ from grader.devices.contents import (
 )
 from grader.devices.counters import Launch
 from grader.devices.gpu import timing as timing_module
+from grader.devices.gpu.baselines import Baselines
 from grader.devices.gpu.ptx import DIFFER, DIGEST, NEGATE, REPLACE, SPIN, UNROLL, UNWRITTEN, read_ptx
 from grader.devices.gpu.timing import Timing, _Kept
 from grader.devices.sim import SimDevice
@@ -979,6 +981,25 @@ def test_rows_that_follow_each_other_are_cut_out_as_they_would_be_picked() -> No
     for rows in (numpy.arange(50), numpy.arange(9, 31), numpy.concatenate(runs), numpy.array([0, 3, 49]), runs[1][:0]):
         for axis in (1, 2):
             assert numpy.array_equal(taken(array, rows, axis), array.take(rows, axis=axis))
+
+
+def test_what_a_baseline_reads_is_random_and_drawn_once() -> None:
+    there: list[bytes] = []
+
+    class Memory:
+        def allocate(self, size: int) -> int:
+            return 0
+
+        def upload(self, address: int, data: memoryview) -> None:
+            pointer(data)  # as the driver does
+            there.append(bytes(data))
+
+    baselines = Baselines(Memory())  # type: ignore[arg-type]
+    for size in (3000, 200):
+        baselines._noise(size)
+    first, second = there
+    assert len({*first}) > 200
+    assert second == first[:200]
 
 
 # -- shapes and bytes

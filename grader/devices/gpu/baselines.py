@@ -93,13 +93,13 @@ class Baselines:
         return memory
 
 
-_DRAWN: list[bytes] = []  # the longest noise of this process: to draw 64 MB takes a quarter of a second
+_DRAWN: list[bytearray] = []  # the longest noise of this process: to draw 64 MB takes a quarter of a second
 
 
 def _entropy(size: int) -> memoryview:
     """Bytes that follow from nothing, the same whenever the process asks for as many."""
     if not _DRAWN or len(_DRAWN[0]) < size:
-        _DRAWN[:] = [os.urandom(size)]
+        _DRAWN[:] = [bytearray(os.urandom(size))]  # that ctypes can point to a part of
     return memoryview(_DRAWN[0])[:size]
 
 
