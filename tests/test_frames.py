@@ -438,6 +438,8 @@ class Device:
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
         if call.launcher == "breaks":
             raise DeviceError("its counters have no key 'sectors'")
+        if call.launcher == "errs":
+            len(None)
         if call.launcher == "writes later":
             write_later()
         counters = CallCounters(len(late), len(os.listdir("/proc/self/fd")), 0)  # which stand for what they are not
@@ -480,9 +482,12 @@ def test_what_the_child_writes_after_its_answer_changes_nothing(box: Sandbox, tm
     assert counters is not None and counters.launches == 1
 
 
-def test_a_device_that_is_broken_is_no_finding(box: Sandbox) -> None:
-    with pytest.raises(SandboxError, match=all_of("no key 'sectors'", "bug of the grader")):
-        box.call(a_call(contents(LARGE), LARGE, "breaks"))
+@pytest.mark.parametrize(
+    ("launcher", "words"), [("breaks", ("no key 'sectors'",)), ("errs", ("TypeError", "NoneType", "line"))]
+)
+def test_a_device_that_is_broken_is_no_finding(box: Sandbox, launcher: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(SandboxError, match=all_of(*words, "bug of the grader")):
+        box.call(a_call(contents(LARGE), LARGE, launcher))
     assert not box.call(a_call(contents(LARGE), LARGE)).findings  # by another child
 
 
