@@ -20,7 +20,7 @@ from grader.devices.sim import SimDevice
 from grader.judge.case import Case, CaseKey
 from grader.judge.lab import Lab, judged
 from grader.judge.probes import probe
-from grader.judge.routes import by_lines, only_way
+from grader.judge.routes import by_lines, only_way, two_ways
 
 pytestmark = passed_before.REPOSITORY
 
@@ -209,7 +209,7 @@ def site(line: int, *callers: int, access: str = "result", beginnings: int = 0, 
 
 def test_a_helper_is_told_with_the_line_that_calls_it() -> None:
     of = Route((site(4), site(7, 30), site(8, 12, 31), site(9, 12, 31), site(1, 33, file="kata.cuh")), reached=True)
-    assert by_lines(only_way(of, "mine.cu")) == "lines 4, 7 (called on line 30), 31 and 33"
+    assert by_lines(only_way(of, "mine.cu")) == "lines 4, 7 (called on line 30), 8 to 9 (called on line 31) and 33"
 
 
 def test_what_all_lines_are_called_from_is_left_out() -> None:
@@ -219,6 +219,13 @@ def test_what_all_lines_are_called_from_is_left_out() -> None:
 
 def test_of_many_lines_the_first_and_the_last_are_told() -> None:
     assert by_lines([str(line) for line in range(1, 10)]) == "lines 1, 2, 3, 4, ..., 8 and 9"
+
+
+def test_of_two_ways_a_helper_is_told_where_its_call_is_not() -> None:
+    sites = (site(4), site(7, 30), site(30), site(8, 12), site(5))
+    assert (
+        two_ways(Route(sites, ((0, 1, 2, 4), (0, 3, 4))), "mine.cu") == "by line 30, and by line 8 (called on line 12)"
+    )
 
 
 def test_of_several_ends_only_what_all_ways_have_is_told() -> None:

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grader.devices import Outcome
-from grader.devices.counters import Trail, TrailStep, Writer
+from grader.devices.counters import Launched, Trail, TrailStep, Writer
 from grader.judge.cards import WARP
 from grader.judge.lab import element
 from grader.judge.routes import beginnings, by_lines, only_way, two_ways
 from grader.judge.target import Element, Part, Target, floats
+from grader.judge.untouched import why_untouched
 from grader.verdict import Clue
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _way(target: Target, one: Element) -> _Way | None:
     launches = [each for each in outcomes[1].launched if each.kernel == writer.kernel]
     if len(launches) != 1 or launches[0].times > 1:  # which of them it was, is not known
         return None
-    return _Way(target, one, found, writer, launches[0].block)
+    return _Way(target, one, found, writer, launches[0].block, outcomes[1].launched)
 
 
 def _numbers(target: Target) -> dict[str, ndarray]:
@@ -103,6 +104,7 @@ class _Way:
     trail: Trail
     writer: Writer
     block: tuple[int, ...]
+    launched: tuple[Launched, ...]
 
     @property
     def name(self) -> str:
@@ -243,7 +245,7 @@ def _lost(way: _Way) -> _Said | None:
     """How far an element gets that the target must depend on."""
     trail, kept, taken = way.trail, way.kept(), way.taken()
     if not trail.steps:
-        return None if trail.blind else _Said(f"no thread reads {way.name}", None, 0)
+        return None if trail.blind else _unread(way, f"no thread reads {way.name}")
     unseen = [each for each in way.steps if each.access == "read" and not way.is_input(each) and each not in taken]
     if unseen:
         return None  # of a place that something has written without being seen
@@ -261,8 +263,16 @@ def _lost(way: _Way) -> _Said | None:
         return _Said(f"{_who(reads[0].by)} reads {way.name} {where}{way.outputs()}{other}", reads[0].by.line, 1)
     if not way.steps:
         block = _triple(way.writer.block)
-        return _Said(f"no thread of block {block}, which writes {way.target.words}, reads {way.name}", None, 0)
+        return _unread(way, f"no thread of block {block}, which writes {way.target.words}, reads {way.name}")
     return None
+
+
+def _unread(way: _Way, words: str) -> _Said:
+    """What kept threads from an element that none reads, if the file's text tells."""
+    lab = way.target.lab
+    call = way.target.case.call(nth=lab.nth, limits=lab.limits)
+    why = why_untouched(lab.text, call, way.launched, way.one.name, way.one.flat, "read", way.writer)
+    return _Said(f"{words}: {why.words}" if why else words, why.line if why else None, 0)
 
 
 def _other_thread(way: _Way, reads: Sequence[TrailStep]) -> str:
