@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from grader.content.spec import Tensor
+from grader.judge.impulses import impulses
 from grader.judge.influence import influences
 from grader.judge.integers import of_integers
 from grader.judge.lab import Judged, Lab, element, place
@@ -51,6 +52,7 @@ def probe(lab: Lab, one: Judged) -> Iterator[Clue]:
         found = list(_silence(lab, one))
     found = found or [*_sums(target), *_products(target)]
     found = found or [Observed(words) for words in of_integers(lab, one)] or list(influences(lab, one))
+    found = found or list(impulses(target, _is_linear))
     for each in found[:2]:
         yield Clue("probe", each.words)
     followed = [each for each in found[:2] if each.elements]

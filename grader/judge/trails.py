@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 INSTRUCTIONS = 200_000  # warp instructions of one such call, which takes some ten times as long as others
 CALLS = 2  # for one element
 MOST = 3  # elements that are followed
+VECTOR = 8  # elements of an access of 16 bytes, at most
 RISE = 16  # of the element
 LOWEST, STEPS = 0.5, 128  # the other numbers are whole 128ths from 0.5 on, below 1.5
 
@@ -85,7 +86,7 @@ def _numbers(target: Target) -> dict[str, ndarray]:
     import numpy
 
     rng, found = numpy.random.default_rng(17), {}
-    for tensor in floats(target):
+    for tensor in floats(target, narrow=True):
         extent = tensor.extent(target.case.sizes)
         whole = not target.lab.spec.dtype(tensor, target.lab.kata).is_float
         found[tensor.name] = rng.integers(1, 4, extent) if whole else LOWEST + rng.integers(0, STEPS, extent) / STEPS
@@ -174,20 +175,30 @@ class _Way:
 
     def taken(self) -> list[TrailStep]:
         """What is read of that."""
-        places = {_place(each) for each in self.kept()}
-        return [each for each in self.steps if each.access == "read" and _place(each) in places]
+        kept = self.kept()
+        return [each for each in self.steps if each.access == "read" and _source(kept, each) is not None]
 
     def taken_for_target(self) -> list[TrailStep]:
         return [each for each in self.taken() if self.is_in_thread(each)]
 
     def source(self, step: TrailStep) -> TrailStep:
         """Who put there what a step of ``taken`` reads."""
-        return next(each for each in self.kept() if _place(each) == _place(step))
+        found = _source(self.kept(), step)
+        assert found is not None
+        return found
 
 
 def _place(step: TrailStep) -> tuple[object, ...]:
     """The same for two accesses of one element. Blocks have shared memory of their own."""
     return (step.buffer, step.index) if step.buffer else (step.launch, step.by.block, step.index)
+
+
+def _source(kept: Sequence[TrailStep], step: TrailStep) -> TrailStep | None:
+    """Of what is written, the first where a step reads; else the last before it in memory, if a vector from there on
+    reaches as far."""
+    where = [*_place(step)[:-1]]
+    behind = [each for each in kept if [*_place(each)[:-1]] == where and 0 <= step.index - each.index < VECTOR]
+    return max(behind, key=lambda each: each.index, default=None)
 
 
 @dataclass(frozen=True)
@@ -306,12 +317,29 @@ def _taken(way: _Way, taken: Sequence[TrailStep]) -> _Said | None:
         return _Said(f"{words}; {way.target.words} does not depend on what is read there{_used(way)}", last.by.line, 4)
     near = [each for each in taken if way.is_in_block(each)]
     if not near:
-        return None
+        return _left(way, taken[-1])
     last = next((each for each in near if way.is_in_warp(each)), near[-1])
     words = f"{way.name} is in {last.place}, which {_line(way.source(last), 'writes')}"
     reader, writer = (f"thread {_triple(by.thread)}" for by in (last.by, way.writer))
     read = f"{_line(last, 'reads')} it in {reader}, and not in {writer}, which writes {way.target.words}"
     return _Said(f"{words}; {read}", last.by.line, 3)
+
+
+def _left(way: _Way, last: TrailStep) -> _Said | None:
+    """Of an element that other blocks or another kernel read from where it was put: nothing of that is read by the
+    block that writes the target."""
+    if any(way.is_in_block(each) for each in way.steps):
+        return None
+    words = f"{way.name} is in {last.place}, which {_line(way.source(last), 'writes')} and {_line(last, 'reads')}"
+    block = f"block {_triple(way.writer.block)}, which writes {way.target.words}"
+    return _Said(f"{words}; nothing that {block}, reads depends on it", last.by.line, 3)
+
+
+def _weighed(way: _Way) -> _Said | None:
+    """By which lines an element gets to the target that depends on it in another way than it must."""
+    if lines := way.lines():
+        return _Said(f"{way.name} gets to {way.target.words} by {lines}", way.trail.route.sites[0].by.line)
+    return None
 
 
 def _used(way: _Way) -> str:
@@ -320,7 +348,10 @@ def _used(way: _Way) -> str:
     return f": it is used for other elements, on {lines}" if lines else ""
 
 
-_WORDS = {Part.LACKING: _lost, Part.FOREIGN: _foreign, Part.MET: _met, Part.REPEATED: _repeated, Part.OWN: _own}
+_WORDS = {
+    Part.LACKING: _lost, Part.FOREIGN: _foreign, Part.MET: _met, Part.REPEATED: _repeated, Part.OWN: _own,
+    Part.WEIGHED: _weighed,
+}  # fmt: skip
 
 
 def _at(by: Writer) -> str:
