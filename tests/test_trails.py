@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy
 import passed_before
 import pytest
 from facts import has
@@ -21,6 +22,8 @@ from grader.judge.case import Case, CaseKey
 from grader.judge.lab import Lab, judged
 from grader.judge.probes import probe
 from grader.judge.routes import by_lines, only_way, two_ways
+from grader.judge.target import Element, Part, target_of
+from grader.judge.trails import ways
 
 pytestmark = passed_before.REPOSITORY
 
@@ -197,6 +200,41 @@ def test_the_lines_of_an_element_that_does_not_belong(device: SimDevice) -> None
         line_of(TRAILS, marker) for marker in ("computed_read", "computed_call", "computed_write", "scaled")
     )
     words = path(device, "computed", 64, copies=True)
+    assert words == f"x[42] gets to y[41] by lines {read}, {call}, {helper} (called on line {call}) and {write}"
+
+
+def way(device: SimDevice, launcher: str, n: int, reference: Callable[..., numpy.ndarray], part: Element) -> str:
+    """What is said of an element's way to the first wrong element."""
+    spec = of_sum(outputs=(Tensor("y", ("n",)),), reference=reference, tolerance=Exact())
+    kata = Kata(name=launcher, family="mine", level="easy", elem="f32", root=Path("/nowhere"))
+    lab = Lab(kata, spec, lambda call: device.call(replace(call, launcher=launcher)), LIMITS, steady=True)
+    case = Case(kata, spec, CaseKey.of(spec, {"n": n}, spec.values[0].name, 1))
+    outcome = lab.run(case)
+    assert outcome is not None
+    target = target_of(lab, judged(case, outcome))
+    return "\n".join(clue.text for clue in ways(target, [part]))
+
+
+def test_an_element_that_other_blocks_keep(device: SimDevice) -> None:
+    def total(x: numpy.ndarray, sizes: Mapping[str, int]) -> numpy.ndarray:
+        return numpy.where(numpy.arange(len(x)) < 1, x.sum(), 0 * x)
+
+    put, take = (line_of(TRAILS, marker) for marker in ("half_sum", "each_half"))
+    words = way(device, "each_half", 128, total, Element("x", 96, Part.LACKING))
+    assert has(
+        words, f"x[96] is in halves[1], which line {put} writes, which line {take} reads in block (1,0,0), and not"
+    )
+
+
+def test_the_lines_of_an_element_that_counts_by_another_factor(device: SimDevice) -> None:
+    read, call, write, helper = (
+        line_of(TRAILS, marker) for marker in ("computed_read", "computed_call", "computed_write", "scaled")
+    )
+
+    def other(x: numpy.ndarray, sizes: Mapping[str, int]) -> numpy.ndarray:
+        return numpy.where(numpy.arange(len(x)) == 41, 3 * numpy.roll(x, -1), x)
+
+    words = way(device, "computed", 64, other, Element("x", 42, Part.WEIGHED))
     assert words == f"x[42] gets to y[41] by lines {read}, {call}, {helper} (called on line {call}) and {write}"
 
 

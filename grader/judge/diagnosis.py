@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from grader.judge.cancellation import cancelled
 from grader.judge.case import CaseKey, allowed, largest_within
 from grader.judge.first_nan import first_nan
 from grader.judge.lab import Judged, Lab, element, judged
@@ -123,6 +124,7 @@ def _clues(lab: Lab, one: Judged) -> Iterator[Clue]:
         yield from (each for each in probe(lab, one) if small and each.about == "path" and each.line is not None)
         return
     yield from _relation(lab, one)
+    yield from (Clue("relation", words) for words in cancelled(lab, one))
     yield from _of_unwritten(lab, one)
     if small and not _unwritten(one):
         yield from of_writers(lab, one)

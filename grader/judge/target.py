@@ -29,6 +29,7 @@ class Part(Enum):
     MET = "it is multiplied with another element than it must be"
     OWN = "the target must be made of it, and is 0"
     WEIGHED = "the target depends on it, and in another way than it must"
+    PLACED = "the target must have a term of it that no other element has, and has not"
     REPEATED = "it counts several times in the target, and must count once"
 
 

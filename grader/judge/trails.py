@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 INSTRUCTIONS = 200_000  # warp instructions of one such call, which takes some ten times as long as others
 CALLS = 2  # for one element
 MOST = 3  # elements that are followed
+TELLING = 5  # lines of a way, at most, that say where something is
 VECTOR = 8  # elements of an access of 16 bytes, at most
 RISE = 16  # of the element
 LOWEST, STEPS = 0.5, 128  # the other numbers are whole 128ths from 0.5 on, below 1.5
@@ -46,7 +47,16 @@ def ways(target: Target, found: Sequence[Element]) -> Iterator[Clue]:
     shown = [each for each in said if each.reached is None]
     shown += [each for each in lost if each.reached == min(other.reached or 0 for other in lost)]
     if shown:
-        yield Clue("path", "; ".join(each.words for each in shown), line=shown[0].line)
+        yield Clue("path", _joined(shown), line=shown[0].line)
+
+
+def _joined(shown: Sequence[_Said]) -> str:
+    """A reason that several have is said once, after the last of them."""
+    words = []
+    for place, each in enumerate(shown):
+        last = each.why and each.why not in [other.why for other in shown[place + 1 :]]
+        words.append(f"{each.words}: {each.why}" if last else each.words)
+    return "; ".join(words)
 
 
 def _way(target: Target, one: Element) -> _Way | None:
@@ -194,8 +204,8 @@ def _place(step: TrailStep) -> tuple[object, ...]:
 
 
 def _source(kept: Sequence[TrailStep], step: TrailStep) -> TrailStep | None:
-    """Of what is written, the first where a step reads; else the last before it in memory, if a vector from there on
-    reaches as far."""
+    """The write to the place that a step reads; else the last one before it in memory, if a vector from there on reaches
+    as far."""
     where = [*_place(step)[:-1]]
     behind = [each for each in kept if [*_place(each)[:-1]] == where and 0 <= step.index - each.index < VECTOR]
     return max(behind, key=lambda each: each.index, default=None)
@@ -203,11 +213,12 @@ def _source(kept: Sequence[TrailStep], step: TrailStep) -> TrailStep | None:
 
 @dataclass(frozen=True)
 class _Said:
-    """``reached``: of an element that the target lacks, how far it came."""
+    """``reached``: of an element that the target lacks, how far it came; ``why``, where that is known."""
 
     words: str
     line: int | None
     reached: int | None = None
+    why: str = ""
 
 
 def _foreign(way: _Way) -> _Said | None:
@@ -265,8 +276,8 @@ def _lost(way: _Way) -> _Said | None:
     if trail.blind:
         return None
     if kept:
-        words = f"{way.name} is in {kept[-1].place}, which {_line(kept[-1], 'writes')}, and no thread reads it there"
-        return _Said(words, kept[-1].by.line, 2)
+        words = f"{way.name} is in {kept[-1].place}, which {_line(kept[-1], 'writes')}"
+        return _Said(f"{words}, {_unread_there(way, kept[-1])}", kept[-1].by.line, 2)
     if reads := way.reads():
         lines = dict.fromkeys(each.by.line for each in reads if _thread(each.by) == _thread(reads[0].by))
         where = f"on line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
@@ -278,12 +289,21 @@ def _lost(way: _Way) -> _Said | None:
     return None
 
 
+def _unread_there(way: _Way, last: TrailStep) -> str:
+    """That a place is read by no thread, or by none of the block that writes the target."""
+    reads = [each for each in way.trail.steps if each.access == "read" and _source([last], each) is not None]
+    if not reads:
+        return "and no thread reads it there"
+    block = f"block {_triple(way.writer.block)}, which writes {way.target.words}"
+    return f"which {_line(reads[0], 'reads')} in block {_triple(reads[0].by.block)}, and not in {block}"
+
+
 def _unread(way: _Way, words: str) -> _Said:
     """What kept threads from an element that none reads, if the file's text tells."""
     lab = way.target.lab
     call = way.target.case.call(nth=lab.nth, limits=lab.limits)
     why = why_untouched(lab.text, call, way.launched, way.one.name, way.one.flat, "read", way.writer)
-    return _Said(f"{words}: {why.words}" if why else words, why.line if why else None, 0)
+    return _Said(words, why.line if why else None, 0, why.words if why else "")
 
 
 def _other_thread(way: _Way, reads: Sequence[TrailStep]) -> str:
@@ -326,8 +346,8 @@ def _taken(way: _Way, taken: Sequence[TrailStep]) -> _Said | None:
 
 
 def _left(way: _Way, last: TrailStep) -> _Said | None:
-    """Of an element that other blocks or another kernel read from where it was put: nothing of that is read by the
-    block that writes the target."""
+    """An element that other blocks or another kernel read from where it was put, of which the block that writes the
+    target reads nothing."""
     if any(way.is_in_block(each) for each in way.steps):
         return None
     words = f"{way.name} is in {last.place}, which {_line(way.source(last), 'writes')} and {_line(last, 'reads')}"
@@ -337,9 +357,19 @@ def _left(way: _Way, last: TrailStep) -> _Said | None:
 
 def _weighed(way: _Way) -> _Said | None:
     """By which lines an element gets to the target that depends on it in another way than it must."""
-    if lines := way.lines():
-        return _Said(f"{way.name} gets to {way.target.words} by {lines}", way.trail.route.sites[0].by.line)
-    return None
+    lines = only_way(way.trail.route, way.writer.file)
+    if not 0 < len(lines) <= TELLING:
+        return None
+    return _Said(f"{way.name} gets to {way.target.words} by {by_lines(lines)}", way.trail.route.sites[0].by.line)
+
+
+def _placed(way: _Way) -> _Said | None:
+    """Who reads an element whose own term the target lacks, where that is not who writes the target."""
+    reads = way.reads()
+    other = _other_thread(way, reads) if reads else ""
+    if not other:
+        return None
+    return _Said(f"{_who(reads[0].by)} reads {way.name} on {_at(reads[0].by)}{other}", reads[0].by.line)
 
 
 def _used(way: _Way) -> str:
@@ -350,7 +380,7 @@ def _used(way: _Way) -> str:
 
 _WORDS = {
     Part.LACKING: _lost, Part.FOREIGN: _foreign, Part.MET: _met, Part.REPEATED: _repeated, Part.OWN: _own,
-    Part.WEIGHED: _weighed,
+    Part.WEIGHED: _weighed, Part.PLACED: _placed,
 }  # fmt: skip
 
 
