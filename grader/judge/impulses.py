@@ -4,8 +4,8 @@ Where the reference is linear in an input, all of that input is 0 but one elemen
 to what the reference makes, is the factor of that element. The lines by which it gets there are where the factor is.
 
 If it is any other function, all elements are 0 but one: where the reference stands out at the place of that
-one alone, the launcher's answer must, too. Norms are such: each of their elements has a term of its own. For all others,
-only the lines are told by which the element of the same place gets to the output.
+one alone, the launcher's answer must, too. Norms are such: each of their elements has a term of its own. For all
+others, only the lines are told by which the element of the same place gets to the output.
 """
 
 from __future__ import annotations

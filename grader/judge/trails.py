@@ -204,8 +204,8 @@ def _place(step: TrailStep) -> tuple[object, ...]:
 
 
 def _source(kept: Sequence[TrailStep], step: TrailStep) -> TrailStep | None:
-    """The write to the place that a step reads; else the last one before it in memory, if a vector from there on reaches
-    as far."""
+    """The write to the place that a step reads; else the last one before it in memory, if a vector from there on
+    reaches as far."""
     where = [*_place(step)[:-1]]
     behind = [each for each in kept if [*_place(each)[:-1]] == where and 0 <= step.index - each.index < VECTOR]
     return max(behind, key=lambda each: each.index, default=None)
