@@ -19,7 +19,7 @@ from grader.judge.cards import WARP
 from grader.judge.lab import element
 from grader.judge.routes import beginnings, by_lines, only_way, two_ways
 from grader.judge.target import Element, Part, Target, floats
-from grader.judge.untouched import why_untouched
+from grader.judge.untouched import Untouched, why_untouched
 from grader.verdict import Clue
 
 if TYPE_CHECKING:
@@ -281,12 +281,24 @@ def _lost(way: _Way) -> _Said | None:
     if reads := way.reads():
         lines = dict.fromkeys(each.by.line for each in reads if _thread(each.by) == _thread(reads[0].by))
         where = f"on line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
-        other = _other_thread(way, reads) if any(each.access != "read" for each in trail.steps) else ""
-        return _Said(f"{_who(reads[0].by)} reads {way.name} {where}{way.outputs()}{other}", reads[0].by.line, 1)
+        written = any(each.access != "read" for each in trail.steps)
+        return _read(way, reads, f"{_who(reads[0].by)} reads {way.name} {where}", written)
     if not way.steps:
         block = _triple(way.writer.block)
         return _unread(way, f"no thread of block {block}, which writes {way.target.words}, reads {way.name}")
     return None
+
+
+def _read(way: _Way, reads: Sequence[TrailStep], words: str, written: bool) -> _Said | None:
+    """What is made of an element that is put into no memory but outputs, and why the target's own thread does not read
+    it, where lanes do not pass values on to each other."""
+    outputs, other = way.outputs(), _other_thread(way, reads) if written else ""
+    more = outputs or ("" if other else _used(way))
+    if not (more or other):
+        return None
+    why = _why(way, alone=True) if other and "shfl" not in way.target.lab.text else None
+    line = why.line if why else reads[0].by.line
+    return _Said(f"{words}{more}{other}", line, 1, why.words if why else "")
 
 
 def _unread_there(way: _Way, last: TrailStep) -> str:
@@ -300,9 +312,7 @@ def _unread_there(way: _Way, last: TrailStep) -> str:
 
 def _unread(way: _Way, words: str) -> _Said:
     """What kept threads from an element that none reads, if the file's text tells."""
-    lab = way.target.lab
-    call = way.target.case.call(nth=lab.nth, limits=lab.limits)
-    why = why_untouched(lab.text, call, way.launched, way.one.name, way.one.flat, "read", way.writer)
+    why = _why(way)
     return _Said(words, why.line if why else None, 0, why.words if why else "")
 
 
@@ -343,6 +353,13 @@ def _taken(way: _Way, taken: Sequence[TrailStep]) -> _Said | None:
     reader, writer = (f"thread {_triple(by.thread)}" for by in (last.by, way.writer))
     read = f"{_line(last, 'reads')} it in {reader}, and not in {writer}, which writes {way.target.words}"
     return _Said(f"{words}; {read}", last.by.line, 3)
+
+
+def _why(way: _Way, *, alone: bool = False) -> Untouched | None:
+    """What keeps threads from the element, or the target's own thread ``alone``."""
+    lab, one = way.target.lab, way.one
+    call = way.target.case.call(nth=lab.nth, limits=lab.limits)
+    return why_untouched(lab.text, call, way.launched, one.name, one.flat, "read", way.writer, alone=alone)
 
 
 def _left(way: _Way, last: TrailStep) -> _Said | None:

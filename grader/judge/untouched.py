@@ -40,11 +40,35 @@ Worked = Callable[[Values], Any]
 
 
 @dataclass(frozen=True)
-class Said:
+class Untouched:
     """``line`` is the one at fault."""
 
     words: str
     line: int
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The element that is asked about, as in why_untouched."""
+
+    code: Code
+    call: Call
+    launched: Sequence[Launched]
+    buffer: str
+    flat: int
+    by: Writer | None
+    alone: bool
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        return next((each.shape for each in self.call.buffers if each.name == self.buffer), ())
+
+    def own(self, item: Launched) -> dict[str, int] | None:
+        """The place of the thread ``by``, if it is one of this launch."""
+        by = self.by
+        if by is None or by.block is None or by.thread is None or by.kernel != item.kernel:
+            return None
+        return dict(zip(_BUILTINS, (*by.block, *by.thread), strict=True))
 
 
 @dataclass(frozen=True)
@@ -93,35 +117,44 @@ class _Held:
 
 
 def why_untouched(
-    text: str, call: Call, launched: Sequence[Launched], buffer: str, flat: int, verb: str, by: Writer | None = None
-) -> Said | None:
+    text: str,
+    call: Call,
+    launched: Sequence[Launched],
+    buffer: str,
+    flat: int,
+    verb: str,
+    by: Writer | None = None,
+    *,
+    alone: bool = False,
+) -> Untouched | None:
     """``verb``: what threads would do, "read" or "write", with the element ``flat`` elements behind the buffer's
-    first. ``by`` is who writes what is made of it: of an index that is in no text, that thread is the candidate."""
+    first. ``by`` is who writes what is made of it: of an index that is in no text, that thread is the candidate.
+    ``alone``: it is the only one."""
     try:
-        code = Code(text)
-        found = [each for item in launched for each in _of_launch(code, call, launched, item, buffer, flat, by)]
+        asked = _Asked(Code(text), call, launched, buffer, flat, by, alone)
+        found = [each for item in launched for each in _of_launch(asked, item)]
         if not found:
             return None
         least = min(len(each.conditions) for each in found)
         found = [each for each in found if len(each.conditions) == least]
         if least != 1 or len({each.conditions[0].at for each in found}) > 1:
             return None
-        return _words(code, found[0], verb)
+        return _words(asked.code, found[0], verb)
     except (RecursionError, Unknown):
         return None
 
 
-def _of_launch(
-    code: Code, call: Call, launched: Sequence[Launched], item: Launched, buffer: str, flat: int, by: Writer | None
-) -> Iterator[_Held]:
+def _of_launch(asked: _Asked, item: Launched) -> Iterator[_Held]:
     """The threads of a launch that have the element's index."""
-    kernels = [each for each in code.functions if each.is_kernel and each.name == plain_name(item.kernel)]
+    kernels = [each for each in asked.code.functions if each.is_kernel and each.name == plain_name(item.kernel)]
+    if asked.alone and (asked.by is None or asked.by.kernel != item.kernel):
+        return
     if len(kernels) != 1 or prod(item.block) * (prod(item.grid) + 1) > THREADS or item.times > 1:
         raise Unknown
     zero = (0, 0, 0)
     finding = Finding(Kind.OUT_OF_BOUNDS, "", kernel=item.kernel, block=zero, thread=zero)
-    for site in _sites(kernel_frame(code, kernels[0], finding, launched, call), buffer, 0):
-        yield from islice(_held(site, item, flat, by if by and by.kernel == item.kernel else None), CANDIDATES)
+    for site in _sites(kernel_frame(asked.code, kernels[0], finding, asked.launched, asked.call), asked.buffer, 0):
+        yield from islice(_held(asked, site, item), CANDIDATES)
 
 
 # -- where the buffer is touched -------------------------------------------------------------------------------------
@@ -183,39 +216,60 @@ def _addend(code: Code, begin: int) -> str:
 # -- which thread would touch it -------------------------------------------------------------------------------------
 
 
-def _held(site: _Site, item: Launched, flat: int, by: Writer | None) -> Iterator[_Held]:
+def _held(asked: _Asked, site: _Site, item: Launched) -> Iterator[_Held]:
     """Threads that have the element's index, of the launch or of one block more along its first axis."""
     frame, loops = site.frame, [*_loops(site.frame)]
-    code = frame.code
+    code, flat, names = frame.code, asked.flat, {each.name for each in loops}
     begin, end = code.line_span(code.line_at(frame.place))
     widths = VECTORS if _WIDE.search(code.text[begin:end]) else VECTORS[:1]
     wanted = {flat - flat % width for width in widths}
-    names = {each.name for each in loops}
     conditions = []
     for each in _conditions(frame, loops):
         with suppress(Unknown):  # it may hold
             conditions.append((each, _worked(each.frame.at(each.at), parse(each.text), names)))
+    own = asked.own(item)
     try:
-        index, threads = _worked(frame, parse(site.index), names), _threads(item, loops, names)
+        index = _worked(frame, parse(site.index), names)
+        threads = _iterations(own or {}, loops, names, _numbers(loops)) if asked.alone else _threads(item, loops, names)
     except Unknown:
-        if by is None or by.block is None or by.thread is None:
+        if own is None:
             raise
-        own = dict(zip(_BUILTINS, (*by.block, *by.thread), strict=True))
         index, threads = lambda _: flat, _iterations(own, loops, names, [(0,) * len(loops)])
     for values in islice(threads, TRIED):
-        if index(values) in wanted:
-            held = [each for each, holds in conditions if bool(holds(values)) == each.leaves]
-            if values["blockIdx.x"] >= item.grid[0]:
-                held.append(_Condition(frame, "", -1))
-            yield _Held(site, tuple(loops), values, tuple(held))
+        if index(values) not in wanted:
+            continue
+        held = [each for each, holds in conditions if bool(holds(values)) == each.leaves]
+        if any(_is_end(each, names, values, asked.extents) for each in held):
+            continue
+        if values["blockIdx.x"] >= item.grid[0]:
+            held.append(_Condition(frame, "", -1))
+        yield _Held(site, tuple(loops), values, tuple(held))
+
+
+def _is_end(condition: _Condition, loops: set[str], values: Values, extents: Sequence[int]) -> bool:
+    """Whether it keeps an index within one of the buffer's sizes: a thread that it holds back is past the end of a row,
+    and the element is in the next one."""
+    frame = condition.frame.at(condition.at)
+    for part in re.split(r"&&|\|\|", condition.text):
+        tree = parse(part)
+        if tree[0] != "binary" or tree[1] not in ("<", ">="):
+            continue
+        left, right = (_worked(frame, each, loops)(values) for each in tree[2:])
+        if tree[2][0] == "name" and left >= right and right in extents:
+            return True
+    return False
+
+
+def _numbers(loops: Sequence[_Loop]) -> list[tuple[int, ...]]:
+    """The iterations that are looked at, the first ones first."""
+    return sorted(product(range(ITERATIONS if len(loops) < 3 else 8), repeat=len(loops)), key=sum)
 
 
 def _threads(item: Launched, loops: Sequence[_Loop], names: set[str]) -> Iterator[dict[str, int]]:
     """The threads, each in iterations of the loops, from the first one on, past the loops' ends."""
     x, y, z = item.grid
     bx, by, bz = item.block
-    each_iteration = [*product(range(ITERATIONS if len(loops) < 3 else 8), repeat=len(loops))]
-    each_iteration.sort(key=sum)
+    each_iteration = _numbers(loops)
     for k, j, i in product(range(z), range(y), range(x + 1)):
         for r, q, p in product(range(bz), range(by), range(bx)):
             own = dict(zip(_BUILTINS, (i, j, k, p, q, r), strict=True))
@@ -368,7 +422,7 @@ def _choice(frame: Frame) -> _Condition | None:
 # -- in words --------------------------------------------------------------------------------------------------------
 
 
-def _words(code: Code, held: _Held, verb: str) -> Said | None:
+def _words(code: Code, held: _Held, verb: str) -> Untouched | None:
     """The condition, or the part of it that does not hold."""
     values, condition = held.values, held.conditions[0]
     block, thread = (f"({','.join(str(values[each]) for each in names)})" for names in (_BUILTINS[:3], _BUILTINS[3:]))
@@ -388,10 +442,10 @@ def _words(code: Code, held: _Held, verb: str) -> Said | None:
     sides = _sides(frame, part, names, values)
     what = "the loop" if condition.is_loop else "the exit" if condition.leaves else "the condition"
     end = "ends before" if condition.is_loop else "comes first" if condition.leaves else "is false"
-    return Said(f"{who}, but {what} on line {line} {end}: `{part}`{sides}", line)
+    return Untouched(f"{who}, but {what} on line {line} {end}: `{part}`{sides}", line)
 
 
-def _of_grid(code: Code, frame: Frame, who: str) -> Said | None:
+def _of_grid(code: Code, frame: Frame, who: str) -> Untouched | None:
     """The launch that has too few blocks, and what its grid is set to."""
     kernel = frame
     while kernel.caller is not None and kernel.caller.builtins:
@@ -404,9 +458,9 @@ def _of_grid(code: Code, frame: Frame, who: str) -> Said | None:
     said = f"{who}, but the grid of line {line} is `{grid}`"
     definition = last_set(code, host.function, grid, found.start())
     if definition is None:
-        return Said(said, line)
+        return Untouched(said, line)
     line = code.line_at(definition[1])
-    return Said(f"{said} = {definition[0]} = {host.at(found.start()).value(grid).value}, on line {line}", line)
+    return Untouched(f"{said} = {definition[0]} = {host.at(found.start()).value(grid).value}, on line {line}", line)
 
 
 def _sides(frame: Frame, text: str, loops: set[str], values: Values) -> str:
