@@ -122,7 +122,7 @@ def test_of_a_product_of_matrices_no_route_is_told(device: SimDevice) -> None:
 # -- the clue --------------------------------------------------------------------------------------------------------
 
 
-def path(device: SimDevice, launcher: str, n: int, *, copies: bool = False) -> str:
+def path(device: SimDevice, launcher: str, n: int, *, copies: bool = False, about: str = "path") -> str:
     """What is said of the way of the elements that a wrong answer lacks, or has and must not."""
     kata = Kata(name=launcher, family="mine", level="easy", elem="f32", root=Path("/nowhere"))
     spec = of_sum()
@@ -132,13 +132,13 @@ def path(device: SimDevice, launcher: str, n: int, *, copies: bool = False) -> s
     def call(wanted_call: Call) -> Outcome:
         return device.call(replace(wanted_call, launcher=launcher))
 
-    lab = Lab(kata, spec, call, LIMITS, steady=True)
+    lab = Lab(kata, spec, call, LIMITS, steady=True, text=TRAILS.read_text())
     case = Case(kata, spec, CaseKey.of(spec, {"n": n}, spec.values[0].name, 1))
     outcome = lab.run(case)
     assert outcome is not None
     one = judged(case, outcome)
     assert one.wrong
-    return "\n".join(clue.text for clue in probe(lab, one) if clue.about == "path")
+    return "\n".join(clue.text for clue in probe(lab, one) if clue.about == about)
 
 
 def test_a_place_that_no_thread_reads(device: SimDevice) -> None:
@@ -182,6 +182,12 @@ def test_an_element_in_the_place_of_another(device: SimDevice) -> None:
     words = path(device, "swapped", 64, copies=True)
     assert has(words, f"x[40] gets to y[41] through tile[40], which line {put} writes and line {take} reads")
     assert has(words, f"x[41] is in tile[41], which line {put} writes, and no thread reads it there")
+
+
+def test_what_the_index_of_an_element_is_that_does_not_belong(device: SimDevice) -> None:
+    read = line_of(TRAILS, "swapped_put")
+    words = path(device, "swapped", 64, copies=True, about="index")
+    assert words == f"where line {read} reads x[40]: i = threadIdx.x = 40, on line {read - 1}"
 
 
 def test_an_element_that_is_read_twice(device: SimDevice) -> None:

@@ -13,14 +13,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grader.devices import Outcome
+from grader.devices import Finding, Outcome
 from grader.devices.counters import Launched, Trail, TrailStep, Writer
 from grader.judge.cards import WARP
+from grader.judge.indices import of_finding
 from grader.judge.lab import element
 from grader.judge.routes import beginnings, by_lines, only_way, two_ways
 from grader.judge.target import Element, Part, Target, floats
 from grader.judge.untouched import Untouched, why_untouched
-from grader.verdict import Clue
+from grader.verdict import Clue, Kind
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 INSTRUCTIONS = 200_000  # warp instructions of one such call, which takes some ten times as long as others
 CALLS = 2  # for one element
 MOST = 3  # elements that are followed
+PASSED = ", passed on line "  # a parameter's words
 TELLING = 5  # lines of a way, at most, that say where something is
 VECTOR = 8  # elements of an access of 16 bytes, at most
 RISE = 16  # of the element
@@ -35,19 +37,22 @@ LOWEST, STEPS = 0.5, 128  # the other numbers are whole 128ths from 0.5 on, belo
 
 
 def ways(target: Target, found: Sequence[Element]) -> Iterator[Clue]:
-    """At most one clue. If the target lacks several elements, it names the one whose way ends first: a product lacks
-    both of its factors where one of them does not arrive."""
-    said = list[_Said]()
+    """At most one clue, and what the index is made of by which an element is read that must not be. If the target
+    lacks several elements, it names the one whose way ends first: a product lacks both of its factors where one of them
+    does not arrive."""
+    said, indices = list[_Said](), list[Clue]()
     for one in [*dict.fromkeys(found)][:MOST]:
         way = _way(target, one)
         words = None if way is None else _WORDS[one.part](way)
-        if words is not None:
+        if words is not None and way is not None:
             said.append(words)
+            indices = indices or (_indices(way) if one.part is Part.FOREIGN else [])
     lost = [each for each in said if each.reached is not None]
     shown = [each for each in said if each.reached is None]
     shown += [each for each in lost if each.reached == min(other.reached or 0 for other in lost)]
     if shown:
         yield Clue("path", _joined(shown), line=shown[0].line)
+        yield from indices
 
 
 def _joined(shown: Sequence[_Said]) -> str:
@@ -235,6 +240,26 @@ def _foreign(way: _Way) -> _Said | None:
         last = direct[-1]
         return _Said(f"{way.name} gets to {way.target.words} where {_line(last, 'reads')} it", last.by.line)
     return None
+
+
+def _indices(way: _Way) -> list[Clue]:
+    """At most one clue: the variables of the line that reads an element that must not get to the target, with the
+    values that they have there."""
+    reads = [each for each in way.reads() if way.is_in_thread(each)] or way.reads()[:1]
+    lab, file = way.target.lab, way.writer.file
+    if len({(each.by.line, each.by.callers) for each in reads}) != 1 or reads[0].by.file != file:
+        return []
+    by = reads[0].by
+    place = {"line": by.line, "callers": by.callers, "block": by.block, "thread": by.thread}
+    finding = Finding(Kind.UNINITIALISED, "", kernel=by.kernel, buffer=way.one.name, index=way.one.flat, **place)
+    call = way.target.case.call(nth=lab.nth, limits=lab.limits)
+    try:
+        found = of_finding(lab.text, finding, way.launched, call)
+    except RecursionError:
+        return []
+    own = [each for each in found if PASSED not in each.text][-MOST:]
+    words = "; ".join(f"{each.text}, on line {each.line}" for each in own)
+    return [Clue("index", f"where line {by.line} reads {way.name}: {words}", by.line)] if own else []
 
 
 def _repeated(way: _Way) -> _Said | None:
