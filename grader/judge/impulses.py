@@ -108,8 +108,8 @@ def _words(target: Target, name: str, extent: Sequence[int], flat: int, got: flo
 def _factors(
     target: Target, name: str, extent: Sequence[int], ones: Mapping[str, ndarray]
 ) -> Iterator[tuple[int, float, float, bool]]:
-    """Elements that the target depends on, the first ones and the last: what each makes, must make, and whether that is
-    wrong."""
+    """Elements that the target depends on, the first and the last: what each makes, must make, and whether that is
+    wrong. None where all 0 do not make 0."""
     import numpy
 
     size = int(numpy.prod(extent))
@@ -122,6 +122,9 @@ def _factors(
         inputs = {**ones, name: values.reshape(extent)}
         if (want := float(target.reference(inputs)[target.flat])) != 0:
             found.append((flat, inputs, want))
+    nothing = target.answer({**ones, name: numpy.zeros(extent)}) if found else None
+    if nothing is None or nothing[target.flat] != 0:
+        return
     for flat, inputs, want in [*found[:1], *found[-1:]][: len(found)]:
         answer = target.answer(inputs)
         got = float("nan") if answer is None else float(answer[target.flat])

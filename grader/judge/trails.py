@@ -250,8 +250,9 @@ def _indices(way: _Way) -> list[Clue]:
     if len({(each.by.line, each.by.callers) for each in reads}) != 1 or reads[0].by.file != file:
         return []
     by = reads[0].by
-    place = {"line": by.line, "callers": by.callers, "block": by.block, "thread": by.thread}
-    finding = Finding(Kind.UNINITIALISED, "", kernel=by.kernel, buffer=way.one.name, index=way.one.flat, **place)
+    finding = Finding(
+        Kind.UNINITIALISED, "", by.kernel, by.file, by.line, by.block, by.thread, way.one.name, way.one.flat, by.callers
+    )
     call = way.target.case.call(nth=lab.nth, limits=lab.limits)
     try:
         found = of_finding(lab.text, finding, way.launched, call)
