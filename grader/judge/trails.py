@@ -251,7 +251,7 @@ def _indices(way: _Way) -> list[Clue]:
         return []
     by = reads[0].by
     finding = Finding(
-        Kind.UNINITIALISED, "", by.kernel, by.file, by.line, by.block, by.thread, way.one.name, way.one.flat, by.callers
+        Kind.UNINITIALISED, "", by.kernel, None, by.line, by.block, by.thread, way.one.name, way.one.flat, by.callers
     )
     call = way.target.case.call(nth=lab.nth, limits=lab.limits)
     try:
