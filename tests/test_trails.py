@@ -14,11 +14,12 @@ from sim_kernels.harness import HERE, LIMITS, given, line_of, open_device, wante
 from test_diagnosis import of_sum
 
 from grader.content.catalog import Kata
-from grader.content.spec import Exact, Tensor
+from grader.content.spec import Exact, Size, Tensor
 from grader.devices import Call, Outcome, Scalar
 from grader.devices.counters import Route, RouteSite, Trail, TrailStep, Writer
 from grader.devices.sim import SimDevice
 from grader.judge.case import Case, CaseKey
+from grader.judge.diagnosis import diagnose
 from grader.judge.lab import Lab, judged
 from grader.judge.probes import probe
 from grader.judge.routes import by_lines, only_way, two_ways
@@ -219,6 +220,19 @@ def way(device: SimDevice, launcher: str, n: int, reference: Callable[..., numpy
     assert outcome is not None
     target = target_of(lab, judged(case, outcome))
     return "\n".join(clue.text for clue in ways(target, [part]))
+
+
+def test_a_formula_is_told_with_the_line_where_the_way_ends(device: SimDevice) -> None:
+    def without(x: numpy.ndarray, sizes: Mapping[str, int]) -> numpy.ndarray:
+        return (x.sum() - x[96:97].sum()).reshape(1)
+
+    sizes = {"n": Size(97, 128)}
+    spec = of_sum(near_misses={"without x[96]": without}, sizes=sizes, named_sizes=({"n": 97}, {"n": 128}))
+    kata = Kata(name="not_put", family="mine", level="easy", elem="f32", root=Path("/nowhere"))
+    lab = Lab(kata, spec, lambda call: device.call(replace(call, launcher="not_put")), LIMITS, steady=True)
+    clues = {each.about: each for each in diagnose(lab, CaseKey.of(spec, {"n": 128}, spec.values[0].name, 1))[1]}
+    assert "without x[96]" in clues["formula"].text
+    assert clues["path"].line == line_of(TRAILS, "not_put")
 
 
 def test_an_element_that_other_blocks_keep(device: SimDevice) -> None:
