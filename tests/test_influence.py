@@ -390,3 +390,39 @@ def test_a_run_without_influence_reaches_its_end() -> None:
     for size in (2, 3, 64, 100, 1000, 1024):
         assert Deaf()._grown(range(size), size - 1, -1) == 1
         assert Deaf()._grown(range(size), 1, 1) == size - 1
+
+
+# -- one element alone -----------------------------------------------------------------------------------------------
+
+
+def test_terms_of_a_mean_that_do_not_count_equally() -> None:
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        x = inputs["x"].astype(float)
+        parts = [x[at : at + 32].mean() for at in range(0, len(x), 32)]
+        return {"y": f32(numpy.array([sum(parts) / len(parts)]))}
+
+    near = Accumulated(terms=lambda sizes: 8, magnitude=lambda x, sizes: abs(x).mean().reshape(1))
+    spec = of_sum(reference=lambda x, sizes: x.mean().reshape(1), tolerance=near)
+    words = probed(told(answer, spec))
+    assert has(words, "with one x 1, and all other x 0", "x[0] makes y[0] 0.015625, expected 0.030303", "x[32]")
+
+
+def test_a_norm_whose_elements_are_at_other_places() -> None:
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        x, weight, bias = (inputs[name].astype(float) for name in ("x", "weight", "bias"))
+        return {"y": f32(norm(numpy.roll(x, 1, axis=1), weight, bias))}
+
+    assert has(
+        probed(told(answer, of_norm())), "y[0, 0] must have a term of x[0, 0] that no other element has; y[0, 1]"
+    )
+
+
+def test_numbers_near_0_that_lost_their_digits() -> None:
+    values = (InputKind("near 0", normal(std=1e-4)), InputKind("normal", normal(mean=1.0)))
+    near = Accumulated(terms=lambda sizes: 4, magnitude=lambda x, sizes: abs(numpy.expm1(x)))
+    outputs = (Tensor("y", ("n",)),)
+    spec = of_sum(outputs=outputs, values=values, reference=lambda x, sizes: numpy.expm1(x), tolerance=near)
+    lost = told(lambda inputs, sizes: {"y": numpy.exp(inputs["x"]) - numpy.float32(1)}, spec)
+    assert has(clue(lost, "relation"), "whole multiple of 2^-24", "cancellation")
+    other = told(lambda inputs, sizes: {"y": f32(numpy.expm1(inputs["x"].astype(float)) * (1 + 1e-4))}, spec)
+    assert "cancellation" not in clue(other, "relation")

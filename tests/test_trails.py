@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy
 import passed_before
 import pytest
 from facts import has
@@ -13,14 +14,17 @@ from sim_kernels.harness import HERE, LIMITS, given, line_of, open_device, wante
 from test_diagnosis import of_sum
 
 from grader.content.catalog import Kata
-from grader.content.spec import Exact, Tensor
+from grader.content.spec import Exact, Size, Tensor
 from grader.devices import Call, Outcome, Scalar
 from grader.devices.counters import Route, RouteSite, Trail, TrailStep, Writer
 from grader.devices.sim import SimDevice
 from grader.judge.case import Case, CaseKey
+from grader.judge.diagnosis import diagnose
 from grader.judge.lab import Lab, judged
 from grader.judge.probes import probe
-from grader.judge.routes import by_lines, only_way
+from grader.judge.routes import by_lines, only_way, two_ways
+from grader.judge.target import Element, Part, target_of
+from grader.judge.trails import ways
 
 pytestmark = passed_before.REPOSITORY
 
@@ -119,7 +123,7 @@ def test_of_a_product_of_matrices_no_route_is_told(device: SimDevice) -> None:
 # -- the clue --------------------------------------------------------------------------------------------------------
 
 
-def path(device: SimDevice, launcher: str, n: int, *, copies: bool = False) -> str:
+def path(device: SimDevice, launcher: str, n: int, *, copies: bool = False, about: str = "path") -> str:
     """What is said of the way of the elements that a wrong answer lacks, or has and must not."""
     kata = Kata(name=launcher, family="mine", level="easy", elem="f32", root=Path("/nowhere"))
     spec = of_sum()
@@ -129,13 +133,13 @@ def path(device: SimDevice, launcher: str, n: int, *, copies: bool = False) -> s
     def call(wanted_call: Call) -> Outcome:
         return device.call(replace(wanted_call, launcher=launcher))
 
-    lab = Lab(kata, spec, call, LIMITS, steady=True)
+    lab = Lab(kata, spec, call, LIMITS, steady=True, text=TRAILS.read_text())
     case = Case(kata, spec, CaseKey.of(spec, {"n": n}, spec.values[0].name, 1))
     outcome = lab.run(case)
     assert outcome is not None
     one = judged(case, outcome)
     assert one.wrong
-    return "\n".join(clue.text for clue in probe(lab, one) if clue.about == "path")
+    return "\n".join(clue.text for clue in probe(lab, one) if clue.about == about)
 
 
 def test_a_place_that_no_thread_reads(device: SimDevice) -> None:
@@ -181,6 +185,12 @@ def test_an_element_in_the_place_of_another(device: SimDevice) -> None:
     assert has(words, f"x[41] is in tile[41], which line {put} writes, and no thread reads it there")
 
 
+def test_what_the_index_of_an_element_is_that_does_not_belong(device: SimDevice) -> None:
+    read = line_of(TRAILS, "swapped_put")
+    words = path(device, "swapped", 64, copies=True, about="index")
+    assert words == f"where line {read} reads x[40]: i = threadIdx.x = 40, on line {read - 1}"
+
+
 def test_an_element_that_is_read_twice(device: SimDevice) -> None:
     once, again = (line_of(TRAILS, f"read_{which}") for which in ("once", "again"))
     assert path(device, "read_twice", 64) == f"x[0] is read 2 times for y[0]: on line {once} and on line {again}"
@@ -200,6 +210,54 @@ def test_the_lines_of_an_element_that_does_not_belong(device: SimDevice) -> None
     assert words == f"x[42] gets to y[41] by lines {read}, {call}, {helper} (called on line {call}) and {write}"
 
 
+def way(device: SimDevice, launcher: str, n: int, reference: Callable[..., numpy.ndarray], part: Element) -> str:
+    """What is said of an element's way to the first wrong element."""
+    spec = of_sum(outputs=(Tensor("y", ("n",)),), reference=reference, tolerance=Exact())
+    kata = Kata(name=launcher, family="mine", level="easy", elem="f32", root=Path("/nowhere"))
+    lab = Lab(kata, spec, lambda call: device.call(replace(call, launcher=launcher)), LIMITS, steady=True)
+    case = Case(kata, spec, CaseKey.of(spec, {"n": n}, spec.values[0].name, 1))
+    outcome = lab.run(case)
+    assert outcome is not None
+    target = target_of(lab, judged(case, outcome))
+    return "\n".join(clue.text for clue in ways(target, [part]))
+
+
+def test_a_formula_is_told_with_the_line_where_the_way_ends(device: SimDevice) -> None:
+    def without(x: numpy.ndarray, sizes: Mapping[str, int]) -> numpy.ndarray:
+        return (x.sum() - x[96:97].sum()).reshape(1)
+
+    sizes = {"n": Size(97, 128)}
+    spec = of_sum(near_misses={"without x[96]": without}, sizes=sizes, named_sizes=({"n": 97}, {"n": 128}))
+    kata = Kata(name="not_put", family="mine", level="easy", elem="f32", root=Path("/nowhere"))
+    lab = Lab(kata, spec, lambda call: device.call(replace(call, launcher="not_put")), LIMITS, steady=True)
+    clues = {each.about: each for each in diagnose(lab, CaseKey.of(spec, {"n": 128}, spec.values[0].name, 1))[1]}
+    assert "without x[96]" in clues["formula"].text
+    assert clues["path"].line == line_of(TRAILS, "not_put")
+
+
+def test_an_element_that_other_blocks_keep(device: SimDevice) -> None:
+    def total(x: numpy.ndarray, sizes: Mapping[str, int]) -> numpy.ndarray:
+        return numpy.where(numpy.arange(len(x)) < 1, x.sum(), 0 * x)
+
+    put, take = (line_of(TRAILS, marker) for marker in ("half_sum", "each_half"))
+    words = way(device, "each_half", 128, total, Element("x", 96, Part.LACKING))
+    assert has(
+        words, f"x[96] is in halves[1], which line {put} writes, which line {take} reads in block (1,0,0), and not"
+    )
+
+
+def test_the_lines_of_an_element_that_counts_by_another_factor(device: SimDevice) -> None:
+    read, call, write, helper = (
+        line_of(TRAILS, marker) for marker in ("computed_read", "computed_call", "computed_write", "scaled")
+    )
+
+    def other(x: numpy.ndarray, sizes: Mapping[str, int]) -> numpy.ndarray:
+        return numpy.where(numpy.arange(len(x)) == 41, 3 * numpy.roll(x, -1), x)
+
+    words = way(device, "computed", 64, other, Element("x", 42, Part.WEIGHED))
+    assert words == f"x[42] gets to y[41] by lines {read}, {call}, {helper} (called on line {call}) and {write}"
+
+
 # -- lines in words --------------------------------------------------------------------------------------------------
 
 
@@ -209,7 +267,7 @@ def site(line: int, *callers: int, access: str = "result", beginnings: int = 0, 
 
 def test_a_helper_is_told_with_the_line_that_calls_it() -> None:
     of = Route((site(4), site(7, 30), site(8, 12, 31), site(9, 12, 31), site(1, 33, file="kata.cuh")), reached=True)
-    assert by_lines(only_way(of, "mine.cu")) == "lines 4, 7 (called on line 30), 31 and 33"
+    assert by_lines(only_way(of, "mine.cu")) == "lines 4, 7 (called on line 30), 8 to 9 (called on line 31) and 33"
 
 
 def test_what_all_lines_are_called_from_is_left_out() -> None:
@@ -219,6 +277,13 @@ def test_what_all_lines_are_called_from_is_left_out() -> None:
 
 def test_of_many_lines_the_first_and_the_last_are_told() -> None:
     assert by_lines([str(line) for line in range(1, 10)]) == "lines 1, 2, 3, 4, ..., 8 and 9"
+
+
+def test_of_two_ways_a_helper_is_told_where_its_call_is_not() -> None:
+    sites = (site(4), site(7, 30), site(30), site(8, 12), site(5))
+    assert (
+        two_ways(Route(sites, ((0, 1, 2, 4), (0, 3, 4))), "mine.cu") == "by line 30, and by line 8 (called on line 12)"
+    )
 
 
 def test_of_several_ends_only_what_all_ways_have_is_told() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 
@@ -68,6 +69,7 @@ _LEVELS = (("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<
            ("*", "/", "%"))  # fmt: skip
 
 
+@cache
 def parse(text: str) -> Tree:
     """Raises Unknown for what is not such an expression."""
     tokens: list[str] = []

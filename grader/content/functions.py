@@ -79,6 +79,8 @@ class Code:
 
     def __init__(self, text: str) -> None:
         self.text = _NOT_CODE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+        self._known: dict[tuple[int, int], list[Definition]] = {}  # of a function, by its place
+        self._assigned: dict[tuple[str, int, int], bool] = {}
 
     def line_at(self, place: int) -> int:
         """From 1."""
@@ -140,9 +142,10 @@ class Code:
 
     def visible(self, function: Function, place: int) -> dict[str, Definition]:
         """The definitions in the function before a place, by name, as far as their block is still open."""
-        body = self.text[function.begin : function.end]
-        found = self._definitions(body, function.begin, function.end)
-        return {each.name: each for each in found if each.at < place < each.end}
+        begin, end = own = function.begin, function.end
+        if own not in self._known:
+            self._known[own] = [*self._definitions(self.text[begin:end], begin, end)]
+        return {each.name: each for each in self._known[own] if each.at < place < each.end}
 
     def _definitions(self, text: str, offset: int, end: int) -> Iterator[Definition]:
         for match in _DEFINITION.finditer(text):
@@ -174,6 +177,12 @@ class Code:
 
     def is_assigned(self, name: str, begin: int, end: int) -> bool:
         """Whether anything between two places may change the variable."""
+        asked = (name, begin, end)
+        if asked not in self._assigned:
+            self._assigned[asked] = self._changes(name, begin, end)
+        return self._assigned[asked]
+
+    def _changes(self, name: str, begin: int, end: int) -> bool:
         name = re.escape(name)
         changes = (
             rf"(?<![\w.])(?<!->){name}\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|(?:\+\+|--)\s*{name}\b|(?<![\w.]){name}\s*(?:\+\+|--)"

@@ -45,7 +45,8 @@ def with_cause(search: Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         verdict = replace(verdict, clues=(*notes, *_choice(search, shape, finding), *indices))
     if not costs_a_process(verdict) and (kept := search.kept or _of_calls(search, shape)):
         return replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
-    lab = Lab(search.kata, search.spec, search.call, search.budget.limits, steady=search.budget.watch)
+    text = search.sandbox.program.source.read_text(encoding="utf-8", errors="replace")
+    lab = Lab(search.kata, search.spec, search.call, search.budget.limits, steady=search.budget.watch, text=text)
     for key, known in search.tried.items():
         if known.passed or known.kind is Kind.WRONG_ANSWER:
             lab.known[key] = not known.passed

@@ -9,13 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from grader.judge.cancellation import cancelled
 from grader.judge.case import CaseKey, allowed, largest_within
 from grader.judge.first_nan import first_nan
-from grader.judge.lab import Judged, Lab, judged
+from grader.judge.lab import Judged, Lab, element, judged
 from grader.judge.near_misses import near_miss
 from grader.judge.neighbours import beside_sizes, beside_values
 from grader.judge.pattern import describe_lines, describe_swizzle, describe_values
 from grader.judge.probes import probe
+from grader.judge.untouched import why_untouched
 from grader.judge.writers import of_writers
 from grader.verdict import CLUES, Clue
 
@@ -116,10 +118,15 @@ def _clues(lab: Lab, one: Judged) -> Iterator[Clue]:
         lab.try_key(CaseKey.of(lab.spec, sizes, lab.spec.values[0].name, 1))
     named = list(near_miss(lab))
     yield from named
+    small = sum(each.got.size for each in one.compared) <= MOST_ELEMENTS
     if named:
+        # A formula has no line: those of an element's way do not say another cause.
+        yield from (each for each in probe(lab, one) if small and each.about == "path" and each.line is not None)
         return
     yield from _relation(lab, one)
-    if sum(each.got.size for each in one.compared) <= MOST_ELEMENTS and not _unwritten(one):
+    yield from (Clue("relation", words) for words in cancelled(lab, one))
+    yield from _of_unwritten(lab, one)
+    if small and not _unwritten(one):
         yield from of_writers(lab, one)
         lab.findings = max(lab.findings, 1)  # other sizes may have had findings; this one has an answer
         yield from probe(lab, one)
@@ -136,6 +143,18 @@ def _unwritten(one: Judged) -> bool:
     """Whether all wrong elements of the first wrong output were never written: then nothing is wrong with values."""
     found = one.compared[one.first_wrong]
     return bool(found.unwritten[found.wrong].all())
+
+
+def _of_unwritten(lab: Lab, one: Judged) -> Iterator[Clue]:
+    """What kept threads from writing the first element that none writes."""
+    found, tensor = one.compared[one.first_wrong], one.expected[one.first_wrong].tensor
+    missing = (found.wrong & found.unwritten).reshape(-1)
+    outcome = lab.run(one.case) if bool(missing.any()) else None
+    if outcome is None:
+        return
+    flat, call = int(missing.argmax()), one.case.call(nth=lab.nth, limits=lab.limits)
+    if (why := why_untouched(lab.text, call, outcome.launched, tensor.name, flat, "write")) is not None:
+        yield Clue("path", f"no thread writes {element(tensor.name, found.got.shape, flat)}: {why.words}", why.line)
 
 
 def _outputs(one: Judged) -> Iterator[Clue]:

@@ -151,6 +151,24 @@ class Frame:
         return self.caller.buffer(self.arguments[place])
 
 
+def last_set(code: Code, function: Function, name: str, place: int) -> tuple[str, int] | None:
+    """What a variable of a function is at a place, and where it is set to that; None if that may depend on the way
+    there, or is in no text."""
+    definition = code.visible(function, place).get(name)
+    if definition is None:
+        return None
+    if not code.is_assigned(name, definition.at + 1, place):
+        return definition.text, definition.at
+    sets = [*re.finditer(rf"(?<=[;}}])\s*{re.escape(name)}\s*=(?!=)([^;]*);", code.text[definition.at : place])]
+    if not sets:
+        return None
+    at = definition.at + sets[-1].start(1)
+    between = code.text[definition.at : at]
+    if code.is_assigned(name, at, place) or "{" in between or "}" in between:
+        return None
+    return " ".join(sets[-1][1].split()), at
+
+
 def _unknown(name: str) -> Number:
     raise Unknown
 
@@ -166,7 +184,7 @@ def frame_of(code: Code, finding: Finding, launched: Sequence[Launched], call: C
     kernel = functions[-1]
     if kernel is None or not kernel.is_kernel or kernel.name != plain_name(finding.kernel):
         return None
-    frame = _kernel_frame(code, kernel, finding, launched, call)
+    frame = kernel_frame(code, kernel, finding, launched, call)
     frame.place = code.line_span(lines[-1])[1]
     for line, inner, outer_line in zip(lines[-2::-1], functions[-2::-1], lines[:0:-1], strict=True):
         if inner is None:
@@ -174,7 +192,7 @@ def frame_of(code: Code, finding: Finding, launched: Sequence[Launched], call: C
         if inner == frame.function:  # a lambda, or a loop body that has a line of its own
             frame.place = code.line_span(line)[1]
             continue
-        found = _calls(code, inner.name, *code.line_span(outer_line))
+        found = calls_of(code, inner.name, *code.line_span(outer_line))
         if len(found) != 1:
             return None
         templates, opening = found[0]
@@ -183,7 +201,7 @@ def frame_of(code: Code, finding: Finding, launched: Sequence[Launched], call: C
     return frame
 
 
-def _kernel_frame(code: Code, kernel: Function, finding: Finding, launched: Sequence[Launched], call: Call) -> Frame:
+def kernel_frame(code: Code, kernel: Function, finding: Finding, launched: Sequence[Launched], call: Call) -> Frame:
     assert finding.block is not None and finding.thread is not None and finding.kernel is not None
     values = {"blockIdx": finding.block, "threadIdx": finding.thread}
     shapes = {(item.grid, item.block) for item in launched if item.kernel == finding.kernel}
@@ -220,7 +238,7 @@ def host_frame(code: Code, host: Function, place: int, call: Call, depth: int) -
         buffers = dict(zip(names, (buffer.name for buffer in call.buffers), strict=False))
         return Frame(code, host, place, given=given, buffers=buffers)
     hosts = [each for each in code.functions if not each.is_kernel]
-    found = [(each, item) for each in hosts for item in _calls(code, host.name, each.begin, each.end)]
+    found = [(each, item) for each in hosts for item in calls_of(code, host.name, each.begin, each.end)]
     same = {(each, tuple(code.arguments(opening))) for each, (_, opening) in found}
     if depth > DEEPEST or len(same) != 1:
         return None
@@ -231,7 +249,7 @@ def host_frame(code: Code, host: Function, place: int, call: Call, depth: int) -
     )
 
 
-def _calls(code: Code, name: str, begin: int, end: int) -> list[tuple[list[str], int]]:
+def calls_of(code: Code, name: str, begin: int, end: int) -> list[tuple[list[str], int]]:
     """The calls of a function between two places: template arguments, and where the parentheses open."""
     found = re.compile(rf"(?<![\w.]){re.escape(name)}\s*(?:<([^;(){{}}]*)>)?\s*\(").finditer(code.text, begin, end)
     return [(split(match[1] or ""), match.end() - 1) for match in found]

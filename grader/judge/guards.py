@@ -27,7 +27,7 @@ _TOUCHES = "[(*"  # what is on the access's side of a condition on its line
 
 
 @dataclass(frozen=True)
-class _Guard:
+class Guard:
     """``text`` is true where the thread comes; ``leaves``: false, since who makes it true returns."""
 
     text: str
@@ -41,7 +41,7 @@ def of_guard(frame: Frame, finding: Finding) -> list[Clue]:
         return []
     place, inner = _access(frame), frame
     while True:
-        for guard in reversed([*_guards(inner.code, inner.function, place)]):
+        for guard in reversed([*guards_of(inner.code, inner.function, place)]):
             try:
                 words = _words(inner, guard, _names_of(inner))
             except (_Contradiction, Unknown):
@@ -68,7 +68,7 @@ def of_skipped_wait(text: str, finding: Finding) -> list[Clue]:
         return []
     begin, end = code.line_span(line)
     place = max(code.text.rfind("(", begin, end), begin)
-    over = [guard for guard in _guards(code, function, place) if not guard.leaves]
+    over = [guard for guard in guards_of(code, function, place) if not guard.leaves]
     if not over:
         return []
     at = code.line_at(over[-1].at)
@@ -90,12 +90,12 @@ def _access(frame: Frame) -> int:
 
 def conditions(code: Code, function: Function, place: int) -> Iterator[tuple[str, int]]:
     """The conditions whose blocks a place is in, from the outside in, and where they are."""
-    return ((guard.text, guard.at) for guard in _guards(code, function, place) if not guard.leaves)
+    return ((guard.text, guard.at) for guard in guards_of(code, function, place) if not guard.leaves)
 
 
 def bounds(frame: Frame) -> Iterator[tuple[str, str]]:
     """``("col", "N")`` for each ``col < N`` that holds at the access on the place's line."""
-    for guard in _guards(frame.code, frame.function, _access(frame)):
+    for guard in guards_of(frame.code, frame.function, _access(frame)):
         if guard.leaves or "||" in guard.text:
             continue
         for part in guard.text.split("&&"):
@@ -103,21 +103,21 @@ def bounds(frame: Frame) -> Iterator[tuple[str, str]]:
                 yield found[1], found[2]
 
 
-def _guards(code: Code, function: Function, place: int) -> Iterator[_Guard]:
+def guards_of(code: Code, function: Function, place: int) -> Iterator[Guard]:
     """The conditions on the way to a place in a function, in the order of the text."""
     for match in _IF.finditer(code.text, function.begin, place):
         opening = match.end() - 1
         closing = code.closing(opening)
-        end = _end_of(code, closing + 1)
+        end = end_of(code, closing + 1)
         text = " ".join(code.text[opening + 1 : closing].split())
         if closing < place <= end:
-            yield _Guard(text, opening + 1, leaves=False)
+            yield Guard(text, opening + 1, leaves=False)
         leaves = end < place and _LEAVES.fullmatch(code.text[closing + 1 : end + 1].strip())
         if leaves and code.block_end(match.start(), function.end) >= place:
-            yield _Guard(text, opening + 1, leaves=True)
+            yield Guard(text, opening + 1, leaves=True)
 
 
-def _end_of(code: Code, begin: int) -> int:
+def end_of(code: Code, begin: int) -> int:
     """Where the statement ends that begins there."""
     found = re.compile(r"\S").search(code.text, begin)
     if found is None:
@@ -141,7 +141,7 @@ def _names_of(frame: Frame) -> set[str]:
     return names | {each.name for each in frame.definitions(iter([*names]))}
 
 
-def _words(frame: Frame, guard: _Guard, names: set[str]) -> str:
+def _words(frame: Frame, guard: Guard, names: set[str]) -> str:
     """``8 >= 8 (idx = 0)``; empty where no part of the condition is about a parameter, or has values. An exit may be
     about something else than the access, of whose line ``names`` are."""
     at, found = frame.at(guard.at), list[str]()

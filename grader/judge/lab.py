@@ -54,7 +54,7 @@ class Lab:
     """Calls a launcher and keeps count. ``known`` says of shapes whether their answers were wrong.
 
     ``nth``: of the calls on a case, the one that is made: each has its own order of warps and blocks. ``steady``: the
-    device runs the same call in the same way each time.
+    device runs the same call in the same way each time. ``text``: of the learner's file; empty if not known.
     """
 
     kata: Kata
@@ -69,6 +69,7 @@ class Lab:
     findings: int = FINDINGS
     nth: int = 0
     steady: bool = False
+    text: str = ""
 
     def run(
         self,

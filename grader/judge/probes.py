@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from grader.content.spec import Tensor
+from grader.judge.impulses import impulses
 from grader.judge.influence import influences
 from grader.judge.integers import of_integers
 from grader.judge.lab import Judged, Lab, element, place
@@ -51,8 +52,8 @@ def probe(lab: Lab, one: Judged) -> Iterator[Clue]:
         found = list(_silence(lab, one))
     found = found or [*_sums(target), *_products(target)]
     found = found or [Observed(words) for words in of_integers(lab, one)] or list(influences(lab, one))
-    for each in found[:2]:
-        yield Clue("probe", each.words)
+    found = found or list(impulses(lab, one, _is_linear))
+    yield from (Clue("probe", each.words) for each in found[:2] if each.words)
     followed = [each for each in found[:2] if each.elements]
     if followed and (about := followed[0].target) is not None:
         yield from ways(about, [each for one in followed if one.target is about for each in one.elements[:MOST_OF_ONE]])
@@ -270,10 +271,10 @@ class Run:
 def _sums(target: Target) -> Iterator[Observed]:
     import numpy
 
-    asked = ASKED
-    ones = _ones(target)
+    asked, tensors = ASKED, floats(target, narrow=True)  # all of them hold the weights
+    ones = {tensor.name: numpy.ones(tensor.extent(target.case.sizes)) for tensor in tensors}
     zeros = {name: numpy.zeros_like(value) for name, value in ones.items()}
-    for tensor in floats(target):
+    for tensor in tensors:
         before, found = target.lab.calls, list[Observed]()
         if _is_linear(target, tensor.name, ones):
             found = list(_terms(target, tensor.name, ones, asked))

@@ -1,18 +1,20 @@
 """The instructions by which an input element gets to an output -> the lines of the learner's file, in words.
 
 A line in a helper is told with the kernel's line that calls it; of a few lines of one call that follow each other, the
-call stands for them. What all lines are called from says nothing and is left out.
+first and the last. What all lines are called from says nothing and is left out.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from grader.devices.counters import Route, RouteSite
 
 FIRST, LAST = 4, 2  # lines that are shown of more
-HELPER = 3  # lines, of which the call says enough
+_CALL = re.compile(r".*\(called on line (\d+)\)")
+HELPER = 3  # lines, of which the first and the last say enough
 
 
 def lines_of(route: Route, sites: Sequence[RouteSite], file: str | None) -> list[str]:
@@ -29,7 +31,7 @@ def _labels(stacks: Sequence[tuple[int, ...]]) -> Iterator[str]:
         elif len(lines) == 1:
             yield f"{inner[0][0]} (called on line {call})"
         elif len(lines) <= HELPER:
-            yield str(call)
+            yield f"{min(lines)} to {max(lines)} (called on line {call})"
         else:
             yield from _labels([stack[:-1] for stack in inner])
 
@@ -66,19 +68,16 @@ def beginnings(route: Route, file: str | None) -> str:
 
 
 def two_ways(route: Route, file: str | None) -> str:
-    """``by lines 4 and 5, and by line 7``: the kernel's, of two ways that come together. Where each has lines of its
-    own, those alone."""
+    """``by lines 4 and 5, and by line 7``, of two ways that come together. Where each has lines of its own, those
+    alone; a helper's are left out where the line that calls it is there."""
     if len(route.ways) != 2:
         return ""
-    ways = [_of_kernel(route, [route.sites[site] for site in way], file) for way in sorted(route.ways, key=len)[::-1]]
+    ways = [lines_of(route, [route.sites[site] for site in way], file) for way in sorted(route.ways, key=len)[::-1]]
+    ways = [[line for line in way if _CALL.sub(r"\1", line) not in way or line.isdecimal()] for way in ways]
     own = [[line for line in way if line not in other] for way, other in zip(ways, ways[::-1], strict=True)]
     if not any(own):
         return ""
     return ", and ".join(f"by {by_lines(each)}" for each in (own if all(own) else ways))
-
-
-def _of_kernel(route: Route, sites: Sequence[RouteSite], file: str | None) -> list[str]:
-    return [*dict.fromkeys(str(stack[-1]) for stack in _stacks(route, sites, file))]
 
 
 def _stacks(route: Route, sites: Sequence[RouteSite], file: str | None) -> list[tuple[int, ...]]:

@@ -28,6 +28,8 @@ class Part(Enum):
     FOREIGN = "it changes the target, and must not"
     MET = "it is multiplied with another element than it must be"
     OWN = "the target must be made of it, and is 0"
+    WEIGHED = "the target depends on it, and in another way than it must"
+    PLACED = "the target must have a term of it that no other element has, and has not"
     REPEATED = "it counts several times in the target, and must count once"
 
 
@@ -103,15 +105,17 @@ def target_of(lab: Lab, one: Judged) -> Target:
     return Target(lab, one.case, names.index(name), name, flat, found.got.shape, roundoff, expected.dtype.is_float)
 
 
-def floats(target: Target) -> list[Tensor]:
-    """The inputs that are asked about: numbers with a mantissa that holds labels, not too many. Whole numbers where the
-    output is a sum of them: an index could be anything."""
+def floats(target: Target, *, narrow: bool = False) -> list[Tensor]:
+    """The inputs that are asked about: numbers with a mantissa that holds labels, not too many; ``narrow``: or with any
+    other. Whole numbers where the output is a sum of them: an index could be anything."""
     found = []
     for tensor in target.lab.spec.inputs:
         dtype = target.lab.spec.dtype(tensor, target.lab.kata)
         if not 0 < target.case.inputs[tensor.name].size <= MOST:
             continue
-        if (dtype.is_float and dtype.roundoff <= 2.0**-8) or (dtype.name in WIDE and _is_summed(target, tensor)):
+        if (dtype.is_float and (narrow or dtype.roundoff <= 2.0**-8)) or (
+            dtype.name in WIDE and _is_summed(target, tensor)
+        ):
             found.append(tensor)
     return found
 

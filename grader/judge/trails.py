@@ -13,13 +13,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grader.devices import Outcome
-from grader.devices.counters import Trail, TrailStep, Writer
+from grader.devices import Finding, Outcome
+from grader.devices.counters import Launched, Trail, TrailStep, Writer
 from grader.judge.cards import WARP
+from grader.judge.indices import of_finding
 from grader.judge.lab import element
 from grader.judge.routes import beginnings, by_lines, only_way, two_ways
 from grader.judge.target import Element, Part, Target, floats
-from grader.verdict import Clue
+from grader.judge.untouched import Untouched, why_untouched
+from grader.verdict import Clue, Kind
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -27,24 +29,39 @@ if TYPE_CHECKING:
 INSTRUCTIONS = 200_000  # warp instructions of one such call, which takes some ten times as long as others
 CALLS = 2  # for one element
 MOST = 3  # elements that are followed
+PASSED = ", passed on line "  # a parameter's words
+TELLING = 5  # lines of a way, at most, that say where something is
+VECTOR = 8  # elements of an access of 16 bytes, at most
 RISE = 16  # of the element
 LOWEST, STEPS = 0.5, 128  # the other numbers are whole 128ths from 0.5 on, below 1.5
 
 
 def ways(target: Target, found: Sequence[Element]) -> Iterator[Clue]:
-    """At most one clue. If the target lacks several elements, it names the one whose way ends first: a product lacks
-    both of its factors where one of them does not arrive."""
-    said = list[_Said]()
+    """At most one clue, and what the index is made of by which an element is read that must not be. If the target
+    lacks several elements, it names the one whose way ends first: a product lacks both of its factors where one of them
+    does not arrive."""
+    said, indices = list[_Said](), list[Clue]()
     for one in [*dict.fromkeys(found)][:MOST]:
         way = _way(target, one)
         words = None if way is None else _WORDS[one.part](way)
-        if words is not None:
+        if words is not None and way is not None:
             said.append(words)
+            indices = indices or (_indices(way) if one.part is Part.FOREIGN else [])
     lost = [each for each in said if each.reached is not None]
     shown = [each for each in said if each.reached is None]
     shown += [each for each in lost if each.reached == min(other.reached or 0 for other in lost)]
     if shown:
-        yield Clue("path", "; ".join(each.words for each in shown), line=shown[0].line)
+        yield Clue("path", _joined(shown), line=shown[0].line)
+        yield from indices
+
+
+def _joined(shown: Sequence[_Said]) -> str:
+    """A reason that several have is said once, after the last of them."""
+    words = []
+    for place, each in enumerate(shown):
+        last = each.why and each.why not in [other.why for other in shown[place + 1 :]]
+        words.append(f"{each.words}: {each.why}" if last else each.words)
+    return "; ".join(words)
 
 
 def _way(target: Target, one: Element) -> _Way | None:
@@ -76,7 +93,7 @@ def _way(target: Target, one: Element) -> _Way | None:
     launches = [each for each in outcomes[1].launched if each.kernel == writer.kernel]
     if len(launches) != 1 or launches[0].times > 1:  # which of them it was, is not known
         return None
-    return _Way(target, one, found, writer, launches[0].block)
+    return _Way(target, one, found, writer, launches[0].block, outcomes[1].launched)
 
 
 def _numbers(target: Target) -> dict[str, ndarray]:
@@ -84,7 +101,7 @@ def _numbers(target: Target) -> dict[str, ndarray]:
     import numpy
 
     rng, found = numpy.random.default_rng(17), {}
-    for tensor in floats(target):
+    for tensor in floats(target, narrow=True):
         extent = tensor.extent(target.case.sizes)
         whole = not target.lab.spec.dtype(tensor, target.lab.kata).is_float
         found[tensor.name] = rng.integers(1, 4, extent) if whole else LOWEST + rng.integers(0, STEPS, extent) / STEPS
@@ -103,6 +120,7 @@ class _Way:
     trail: Trail
     writer: Writer
     block: tuple[int, ...]
+    launched: tuple[Launched, ...]
 
     @property
     def name(self) -> str:
@@ -172,15 +190,17 @@ class _Way:
 
     def taken(self) -> list[TrailStep]:
         """What is read of that."""
-        places = {_place(each) for each in self.kept()}
-        return [each for each in self.steps if each.access == "read" and _place(each) in places]
+        kept = self.kept()
+        return [each for each in self.steps if each.access == "read" and _source(kept, each) is not None]
 
     def taken_for_target(self) -> list[TrailStep]:
         return [each for each in self.taken() if self.is_in_thread(each)]
 
     def source(self, step: TrailStep) -> TrailStep:
         """Who put there what a step of ``taken`` reads."""
-        return next(each for each in self.kept() if _place(each) == _place(step))
+        found = _source(self.kept(), step)
+        assert found is not None
+        return found
 
 
 def _place(step: TrailStep) -> tuple[object, ...]:
@@ -188,13 +208,22 @@ def _place(step: TrailStep) -> tuple[object, ...]:
     return (step.buffer, step.index) if step.buffer else (step.launch, step.by.block, step.index)
 
 
+def _source(kept: Sequence[TrailStep], step: TrailStep) -> TrailStep | None:
+    """The write to the place that a step reads; else the last one before it in memory, if a vector from there on
+    reaches as far."""
+    where = [*_place(step)[:-1]]
+    behind = [each for each in kept if [*_place(each)[:-1]] == where and 0 <= step.index - each.index < VECTOR]
+    return max(behind, key=lambda each: each.index, default=None)
+
+
 @dataclass(frozen=True)
 class _Said:
-    """``reached``: of an element that the target lacks, how far it came."""
+    """``reached``: of an element that the target lacks, how far it came; ``why``, where that is known."""
 
     words: str
     line: int | None
     reached: int | None = None
+    why: str = ""
 
 
 def _foreign(way: _Way) -> _Said | None:
@@ -211,6 +240,27 @@ def _foreign(way: _Way) -> _Said | None:
         last = direct[-1]
         return _Said(f"{way.name} gets to {way.target.words} where {_line(last, 'reads')} it", last.by.line)
     return None
+
+
+def _indices(way: _Way) -> list[Clue]:
+    """At most one clue: the variables of the line that reads an element that must not get to the target, with the
+    values that they have there."""
+    reads = [each for each in way.reads() if way.is_in_thread(each)] or way.reads()[:1]
+    lab, file = way.target.lab, way.writer.file
+    if len({(each.by.line, each.by.callers) for each in reads}) != 1 or reads[0].by.file != file:
+        return []
+    by = reads[0].by
+    finding = Finding(
+        Kind.UNINITIALISED, "", by.kernel, None, by.line, by.block, by.thread, way.one.name, way.one.flat, by.callers
+    )
+    call = way.target.case.call(nth=lab.nth, limits=lab.limits)
+    try:
+        found = of_finding(lab.text, finding, way.launched, call)
+    except RecursionError:
+        return []
+    own = [each for each in found if PASSED not in each.text][-MOST:]
+    words = "; ".join(f"{each.text}, on line {each.line}" for each in own)
+    return [Clue("index", f"where line {by.line} reads {way.name}: {words}", by.line)] if own else []
 
 
 def _repeated(way: _Way) -> _Said | None:
@@ -243,7 +293,7 @@ def _lost(way: _Way) -> _Said | None:
     """How far an element gets that the target must depend on."""
     trail, kept, taken = way.trail, way.kept(), way.taken()
     if not trail.steps:
-        return None if trail.blind else _Said(f"no thread reads {way.name}", None, 0)
+        return None if trail.blind else _unread(way, f"no thread reads {way.name}")
     unseen = [each for each in way.steps if each.access == "read" and not way.is_input(each) and each not in taken]
     if unseen:
         return None  # of a place that something has written without being seen
@@ -252,17 +302,44 @@ def _lost(way: _Way) -> _Said | None:
     if trail.blind:
         return None
     if kept:
-        words = f"{way.name} is in {kept[-1].place}, which {_line(kept[-1], 'writes')}, and no thread reads it there"
-        return _Said(words, kept[-1].by.line, 2)
+        words = f"{way.name} is in {kept[-1].place}, which {_line(kept[-1], 'writes')}"
+        return _Said(f"{words}, {_unread_there(way, kept[-1])}", kept[-1].by.line, 2)
     if reads := way.reads():
         lines = dict.fromkeys(each.by.line for each in reads if _thread(each.by) == _thread(reads[0].by))
         where = f"on line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
-        other = _other_thread(way, reads) if any(each.access != "read" for each in trail.steps) else ""
-        return _Said(f"{_who(reads[0].by)} reads {way.name} {where}{way.outputs()}{other}", reads[0].by.line, 1)
+        written = any(each.access != "read" for each in trail.steps)
+        return _read(way, reads, f"{_who(reads[0].by)} reads {way.name} {where}", written)
     if not way.steps:
         block = _triple(way.writer.block)
-        return _Said(f"no thread of block {block}, which writes {way.target.words}, reads {way.name}", None, 0)
+        return _unread(way, f"no thread of block {block}, which writes {way.target.words}, reads {way.name}")
     return None
+
+
+def _read(way: _Way, reads: Sequence[TrailStep], words: str, written: bool) -> _Said | None:
+    """What is made of an element that is put into no memory but outputs, and why the target's own thread does not read
+    it, where lanes do not pass values on to each other."""
+    outputs, other = way.outputs(), _other_thread(way, reads) if written else ""
+    more = outputs or ("" if other else _used(way))
+    if not (more or other):
+        return None
+    why = _why(way, alone=True) if other and "shfl" not in way.target.lab.text else None
+    line = why.line if why else reads[0].by.line
+    return _Said(f"{words}{more}{other}", line, 1, why.words if why else "")
+
+
+def _unread_there(way: _Way, last: TrailStep) -> str:
+    """That a place is read by no thread, or by none of the block that writes the target."""
+    reads = [each for each in way.trail.steps if each.access == "read" and _source([last], each) is not None]
+    if not reads:
+        return "and no thread reads it there"
+    block = f"block {_triple(way.writer.block)}, which writes {way.target.words}"
+    return f"which {_line(reads[0], 'reads')} in block {_triple(reads[0].by.block)}, and not in {block}"
+
+
+def _unread(way: _Way, words: str) -> _Said:
+    """What kept threads from an element that none reads, if the file's text tells."""
+    why = _why(way)
+    return _Said(words, why.line if why else None, 0, why.words if why else "")
 
 
 def _other_thread(way: _Way, reads: Sequence[TrailStep]) -> str:
@@ -296,12 +373,46 @@ def _taken(way: _Way, taken: Sequence[TrailStep]) -> _Said | None:
         return _Said(f"{words}; {way.target.words} does not depend on what is read there{_used(way)}", last.by.line, 4)
     near = [each for each in taken if way.is_in_block(each)]
     if not near:
-        return None
+        return _left(way, taken[-1])
     last = next((each for each in near if way.is_in_warp(each)), near[-1])
     words = f"{way.name} is in {last.place}, which {_line(way.source(last), 'writes')}"
     reader, writer = (f"thread {_triple(by.thread)}" for by in (last.by, way.writer))
     read = f"{_line(last, 'reads')} it in {reader}, and not in {writer}, which writes {way.target.words}"
     return _Said(f"{words}; {read}", last.by.line, 3)
+
+
+def _why(way: _Way, *, alone: bool = False) -> Untouched | None:
+    """What keeps threads from the element, or the target's own thread ``alone``."""
+    lab, one = way.target.lab, way.one
+    call = way.target.case.call(nth=lab.nth, limits=lab.limits)
+    return why_untouched(lab.text, call, way.launched, one.name, one.flat, "read", way.writer, alone=alone)
+
+
+def _left(way: _Way, last: TrailStep) -> _Said | None:
+    """An element that other blocks or another kernel read from where it was put, of which the block that writes the
+    target reads nothing."""
+    if any(way.is_in_block(each) for each in way.steps):
+        return None
+    words = f"{way.name} is in {last.place}, which {_line(way.source(last), 'writes')} and {_line(last, 'reads')}"
+    block = f"block {_triple(way.writer.block)}, which writes {way.target.words}"
+    return _Said(f"{words}; nothing that {block}, reads depends on it", last.by.line, 3)
+
+
+def _weighed(way: _Way) -> _Said | None:
+    """By which lines an element gets to the target that depends on it in another way than it must."""
+    lines = only_way(way.trail.route, way.writer.file)
+    if not 0 < len(lines) <= TELLING:
+        return None
+    return _Said(f"{way.name} gets to {way.target.words} by {by_lines(lines)}", way.trail.route.sites[0].by.line)
+
+
+def _placed(way: _Way) -> _Said | None:
+    """Who reads an element whose own term the target lacks, where that is not who writes the target."""
+    reads = way.reads()
+    other = _other_thread(way, reads) if reads else ""
+    if not other:
+        return None
+    return _Said(f"{_who(reads[0].by)} reads {way.name} on {_at(reads[0].by)}{other}", reads[0].by.line)
 
 
 def _used(way: _Way) -> str:
@@ -310,7 +421,10 @@ def _used(way: _Way) -> str:
     return f": it is used for other elements, on {lines}" if lines else ""
 
 
-_WORDS = {Part.LACKING: _lost, Part.FOREIGN: _foreign, Part.MET: _met, Part.REPEATED: _repeated, Part.OWN: _own}
+_WORDS = {
+    Part.LACKING: _lost, Part.FOREIGN: _foreign, Part.MET: _met, Part.REPEATED: _repeated, Part.OWN: _own,
+    Part.WEIGHED: _weighed, Part.PLACED: _placed,
+}  # fmt: skip
 
 
 def _at(by: Writer) -> str:
