@@ -15,7 +15,7 @@ from grader.judge.case import Case, CaseKey, allowed
 from grader.judge.chosen_kernel import of_choice
 from grader.judge.diagnosis import diagnose, sorted_clues
 from grader.judge.earlier import earlier
-from grader.judge.guards import of_skipped_wait
+from grader.judge.guards import of_barrier, of_skipped_wait
 from grader.judge.indices import of_finding, of_launch, of_shared
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab
@@ -24,6 +24,7 @@ from grader.judge.mixtures import NOT_RESCALED
 from grader.judge.pattern import without_chance, without_last
 from grader.judge.repairs import repair
 from grader.judge.search import CALLS, Search, costs_a_process
+from grader.judge.shared_places import of_shared_place
 from grader.judge.unset import of_unset
 from grader.judge.verdicts import judge
 from grader.verdict import Clue, Kind, Mismatch, Verdict
@@ -41,7 +42,10 @@ def with_cause(search: Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     finding, kernels = verdict.finding, {item.kernel for item in verdict.launched or ()}
     if finding is not None:
         notes = [*(Clue("mbarrier", note) for note in finding.phases), *map(_noted, finding.notes)]
-        indices = _indices(search, shape, finding, verdict.launched or ())
+        indices = [
+            *of_shared_place(search.sandbox.program, finding),
+            *_indices(search, shape, finding, verdict.launched or ()),
+        ]
         verdict = replace(verdict, clues=(*notes, *_choice(search, shape, finding), *indices))
     if not costs_a_process(verdict) and (kept := search.kept or _of_calls(search, shape)):
         return replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
@@ -122,7 +126,8 @@ def _indices(search: Search, shape: CaseKey, finding: Finding, launched: Sequenc
     call = Case(search.kata, search.spec, shape).call(nth=0, limits=search.budget.limits)
     try:
         found = of_finding(text, finding, launched, call) or of_launch(text, finding, launched, call)
-        return [*of_skipped_wait(text, finding), *(found or of_shared(text, finding, launched))]
+        more = [*of_skipped_wait(text, finding), *of_barrier(text, finding, launched, call)]
+        return [*more, *(found or of_shared(text, finding, launched))]
     except RecursionError:
         return []
 

@@ -7,19 +7,21 @@ text's, as in indices. Where they make a condition on the way false, the text is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from grader.content.expressions import Tree, Unknown, names_in, parse
 from grader.content.functions import Code, Function
-from grader.devices import Finding
-from grader.judge.frame import Frame
+from grader.devices import Call, Finding
+from grader.devices.counters import Launched
+from grader.judge.frame import Frame, frame_of
 from grader.verdict import Clue, Kind
 
 KINDS = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED)
 SHOWN = 3  # variables of a guard
 _SKIPPED = re.compile(r"its thread has not come to cp\.async\.wait_all on (line \d+(?: \([^()]*\))?)\Z")
+_AT_BARRIER = re.compile(r"threads? of the block waits? at the barrier on line \d+, \d+ threads?")
 _IF = re.compile(r"\bif\s*\(")
 _LEAVES = re.compile(r"\{?\s*(?:return|continue)\b[^;{}]*;\s*\}?")
 _COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")
@@ -74,6 +76,32 @@ def of_skipped_wait(text: str, finding: Finding) -> list[Clue]:
     at = code.line_at(over[-1].at)
     where = "there" if at == line else f"on line {line}"
     return [Clue("copies", f"the wait {where} is under the condition `{over[-1].text}` of line {at}", at)]
+
+
+def of_barrier(text: str, finding: Finding, launched: Sequence[Launched], call: Call) -> list[Clue]:
+    """The condition that a barrier is under which not all threads come to, if it is made of the thread's number."""
+    if finding.kind != Kind.DEADLOCK or _AT_BARRIER.search(finding.message) is None:
+        return []
+    if finding.line is None or finding.block is None or finding.thread is None or finding.kernel is None:
+        return []
+    code = Code(text)
+    frame = frame_of(code, finding, launched, call)
+    if frame is None:
+        return []
+    begin, end = code.line_span(finding.line)
+    place = max(code.text.rfind("sync", begin, end), begin)
+    for guard in reversed([*_guards(code, frame.function, place)]):
+        if guard.leaves or not _is_of_thread(frame.at(guard.at), guard.text):
+            continue
+        at = code.line_at(guard.at)
+        words = f"the barrier on line {finding.line} is under the condition `{guard.text}` of line {at}"
+        return [Clue("place", f"{words}: threads for which that is false do not come to it", at)]
+    return []
+
+
+def _is_of_thread(frame: Frame, text: str) -> bool:
+    names = re.findall(r"(?<![\w.])[A-Za-z_]\w*", text)
+    return any("threadIdx" in each for each in (text, *(one.text for one in frame.definitions(iter(names)))))
 
 
 class _Contradiction(Exception):

@@ -24,9 +24,11 @@ from grader.content.expressions import (
 from grader.content.functions import Code, Definition, Function, split
 from grader.devices import Call, Finding
 from grader.devices.counters import Launched
-from grader.judge.frame import Frame, frame_of, host_frame
+from grader.judge.alignments import of_alignment
+from grader.judge.frame import Frame, frame_of, host_frame, last_set
 from grader.judge.guards import bounds, of_guard
-from grader.judge.pointers import of_unset_pointers
+from grader.judge.pointers import of_counted_pointers, of_unset_pointers
+from grader.judge.rounds import of_rounds
 from grader.verdict import Clue, Kind
 
 KINDS = (Kind.OUT_OF_BOUNDS, Kind.RACE, Kind.UNINITIALISED, Kind.MISALIGNED)
@@ -47,6 +49,11 @@ def of_finding(text: str, finding: Finding, launched: Sequence[Launched], call: 
     if frame is None or not _agrees(frame, _line_of(frame), finding):
         return []
     more = [*of_guard(frame, finding), *of_unset_pointers(frame, finding)]
+    more += [
+        *of_rounds(frame, finding),
+        *of_alignment(frame, finding, call),
+        *of_counted_pointers(frame, finding, call),
+    ]
     with suppress(Unknown):
         more += _of_two_lanes(frame, finding, launched, call)
     return [*[*_clues(frame)][-SHOWN + len(more) :], *more]
@@ -84,31 +91,13 @@ def of_shared(text: str, finding: Finding, launched: Sequence[Launched]) -> list
     waiting = [name]
     while waiting and len(clues) < SHOWN:
         name = waiting.pop(0)
-        last = _last_set(code, host, name, place)
+        last = last_set(code, host, name, place)
         if last is not None and not last[0].isdecimal() and len(last[0]) <= LONGEST:
             line = code.line_at(last[1])
             clues.append(Clue("index", f"{name} = {last[0]}{words}, on line {line}", line))
             waiting += [each for each in _names(last[0]) if each not in waiting and each != name]
         words = ""
     return clues
-
-
-def _last_set(code: Code, function: Function, name: str, place: int) -> tuple[str, int] | None:
-    """What a variable of a function is at a place, and where it is set to that; None if that may depend on the way
-    there, or is in no text."""
-    definition = code.visible(function, place).get(name)
-    if definition is None:
-        return None
-    if not code.is_assigned(name, definition.at + 1, place):
-        return definition.text, definition.at
-    sets = [*re.finditer(rf"(?<=[;}}])\s*{re.escape(name)}\s*=(?!=)([^;]*);", code.text[definition.at : place])]
-    if not sets:
-        return None
-    at = definition.at + sets[-1].start(1)
-    between = code.text[definition.at : at]
-    if code.is_assigned(name, at, place) or "{" in between or "}" in between:
-        return None
-    return " ".join(sets[-1][1].split()), at
 
 
 def _zeros(frame: Frame, grid: str, place: int) -> Iterator[Clue]:
