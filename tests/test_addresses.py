@@ -8,10 +8,11 @@ from pathlib import Path
 import passed_before
 import pytest
 
-from grader.compile.addresses import BLOCK, ROUND, THREAD, UNKNOWN, Address, written_by
+from grader.compile.addresses import BLOCK, ROUND, THREAD, UNKNOWN, Address, updated_by, written_by
 from grader.devices import Finding, Side
-from grader.judge.shared_places import in_words, of_shared_place
+from grader.judge.shared_places import in_words, of_shared_place, without_order
 from grader.sandbox.parent import Program
+from grader.verdict import Clue
 
 pytestmark = passed_before.GRADER
 
@@ -101,3 +102,47 @@ def test_a_race_of_two_writes_of_one_line_is_explained(tmp_path: Path) -> None:
     assert of_shared_place(program, replace(race, sides=(ONE, replace(ONE, line=3)))) == []
     assert of_shared_place(program, replace(race, sides=(ONE, replace(ONE, does="reads", block=(1, 0, 0))))) == []
     assert of_shared_place(program, replace(race, sides=())) == []
+
+
+UPDATES = """.file 1 "/somewhere/kata.cu"
+.visible .entry k(.param .u64 k_param_0)
+{
+ .loc 1 2 1
+ ld.param.u64 %rd1, [k_param_0];
+ ld.param.u64 %rd9, [k_param_1];
+ mov.u32 %r2, %tid.x;
+ mul.wide.s32 %rd3, %r2, 4;
+ add.s64 %rd4, %rd1, %rd3;
+ add.s64 %rd5, %rd9, %rd3;
+ .loc 1 3 1
+ ld.global.f32 %f2, [%rd5];
+ ld.global.f32 %f3, [%rd4];
+ add.f32 %f4, %f3, %f2;
+ st.global.f32 [%rd4], %f4;
+ .loc 1 4 1
+ ld.global.f32 %f5, [%rd4+128];
+ ld.global.f32 %f6, [%rd4];
+ add.f32 %f7, %f6, %f5;
+ st.global.f32 [%rd4], %f7;
+ .loc 1 5 1
+ ld.global.f32 %f8, [%rd4];
+ st.global.f32 [%rd4], %f2;
+ ret;
+}
+"""
+
+
+@pytest.mark.parametrize(("line", "updates"), [(3, True), (4, False), (5, False)])
+def test_a_line_that_puts_a_changed_value_back_is_told_from_one_of_a_tree(line: int, updates: bool) -> None:
+    assert updated_by(UPDATES, "kata.cu", line, ()) is updates
+
+
+def test_a_race_of_updates_needs_an_atomic_unless_a_barrier_takes_it_away(tmp_path: Path) -> None:
+    ptx = tmp_path / "kata.ptx"
+    ptx.write_text(UPDATES)
+    program = Program("sim", "sm_90a", tmp_path / "kata.so", ptx, tmp_path / "kata.cu")
+    sides = (replace(ONE, line=3), replace(ONE, line=3, does="reads", thread=(0, 1, 0)))
+    race = Finding("race", "race on y[0]", "k", line=3, sides=sides)
+    found = of_shared_place(program, race)
+    assert [clue.line for clue in found] == [3] and "atomic update" in found[0].text
+    assert without_order([*found, Clue("index", "i = 3")]) == [Clue("index", "i = 3")]

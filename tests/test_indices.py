@@ -445,3 +445,20 @@ def test_the_condition_of_the_thread_that_a_barrier_is_under_is_named() -> None:
     same = SLICES.replace("tid < n / 2", "blockIdx.x < n / 2")
     assert of_slices("    __syncthreads", file=same, kind="deadlock", message=message) == []
     assert of_slices("    __syncthreads", kind="deadlock", message="waits at the mbarrier") == []
+
+
+def test_the_condition_that_holds_for_the_first_element_of_an_access_alone_is_named() -> None:
+    file = SLICES.replace(
+        "put(from[0]);", "for (int i = idx; i < n; i += 2) put(*reinterpret_cast<const half2*>(x + i));"
+    )
+    fields = {
+        "kind": "out of bounds",
+        "message": "reads x[39..40] (4 bytes), one element past",
+        "buffer": "x",
+        "index": 39,
+    }
+    [words] = of_slices("i += 2", file=file, **fields)
+    assert (
+        words == "`i < n` on line 16 holds for x[39], the first of the 2 elements: it must hold for the last one, x[40]"
+    )
+    assert of_slices("i += 2", file=file, **(fields | {"message": "reads x[40..41]", "index": 40})) == []

@@ -82,6 +82,45 @@ def written_by(ptx: str, name: str, line: int, callers: Sequence[int]) -> list[A
     return found
 
 
+def updated_by(ptx: str, name: str, line: int, callers: Sequence[int]) -> bool:
+    """Whether each plain store of a line puts a value back to the address that the line has loaded it from, and loads
+    nothing else from there: the parameter, or the array in shared memory, that the address is made of."""
+    found, text = [], ptx.split("\n")
+    for kernel in kernels_of(ptx, name):
+        of_line = [one for one in kernel.statements if one.line == line and one.name in ("ld", "st")]
+        of_line = [one for one in of_line if not one.opcode.startswith("ld.param")]
+        of_line = [one for one in of_line if not callers or one.caller in (0, callers[0])]
+        code = _code_of(kernel, text) if of_line else _Code([])
+        loads: dict[str, str] = {}  # address -> the register that is loaded
+        for one in of_line:
+            address = _followed(_Way(code), one.operands[one.name == "ld"], one.number)
+            if one.name == "ld":
+                loads[address] = one.operands[0]
+            else:
+                near = [register for each, register in loads.items() if _bases(each) & _bases(address)]
+                found.append(near == [loads.get(address)] and _comes_from(code, one.operands[1], near[0]))
+    return bool(found) and all(found)
+
+
+def _bases(address: str) -> set[str]:
+    return {*re.findall(r"(?<![\w.%])\[?([A-Za-z_$][\w$]*_param_\d+|_Z\w+|[A-Za-z_$]\w*smem\w*)", address)}
+
+
+def _comes_from(code: _Code, operand: str, source: str) -> bool:
+    """Whether a value is computed from a register, in any way."""
+    waiting, seen = [*_names(operand)], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name == source:
+            return True
+        if name in seen:
+            continue
+        seen.add(name)
+        places = code.set_by.get(name, [])
+        waiting += [each for place in places for each in _names(" ".join(code.statements[place].operands[1:]))]
+    return False
+
+
 def _is_write(one: Statement) -> bool:
     return _WRITES.match(one.opcode) is not None and _COPY_OUT.match(one.opcode) is None
 

@@ -24,7 +24,7 @@ from grader.judge.mixtures import NOT_RESCALED
 from grader.judge.pattern import without_chance, without_last
 from grader.judge.repairs import repair
 from grader.judge.search import CALLS, Search, costs_a_process
-from grader.judge.shared_places import of_shared_place
+from grader.judge.shared_places import of_shared_place, without_order
 from grader.judge.unset import of_unset
 from grader.judge.verdicts import judge
 from grader.verdict import Clue, Kind, Mismatch, Verdict
@@ -32,6 +32,7 @@ from grader.verdict import Clue, Kind, Mismatch, Verdict
 _IN_FLIGHT = re.compile(r"\bleaves (\d+) groups? in flight")  # in a repair
 WRITTEN = "written "  # what a note of the simulator begins with, of the elements of an array
 ITSELF = " itself"  # a formula that only says that nothing is done, not why
+ADDED = " stands "  # in a repair: a barrier or a fence, at a place without one
 PROPOSED = ": cp.async.wait_group"  # what a note of the simulator goes on with, of the wait alone
 # Findings whose line may be another than the one at fault.
 REPAIRED = (Kind.LAUNCH_FAILED, Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)
@@ -98,7 +99,8 @@ def _repaired(search: Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Ver
         return verdict
     lab.known |= {key: True for key, known in search.tried.items() if known.kind is verdict.kind}
     clues = [*repair(lab, shape, search.sandbox.program, search.compiler, verdict.kind, verdict.finding)]
-    return replace(verdict, clues=sorted_clues([*clues, *(without_refuted(clues, clue) for clue in verdict.clues)]))
+    others = without_order(verdict.clues) if any(ADDED in clue.text for clue in clues) else verdict.clues
+    return replace(verdict, clues=sorted_clues([*clues, *(without_refuted(clues, clue) for clue in others)]))
 
 
 def without_refuted(repairs: Sequence[Clue], note: Clue) -> Clue:

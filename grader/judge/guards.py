@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 
 from grader.content.expressions import Tree, Unknown, names_in, parse
 from grader.content.functions import Code, Function
@@ -22,6 +23,9 @@ KINDS = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED)
 SHOWN = 3  # variables of a guard
 _SKIPPED = re.compile(r"its thread has not come to cp\.async\.wait_all on (line \d+(?: \([^()]*\))?)\Z")
 _AT_BARRIER = re.compile(r"threads? of the block waits? at the barrier on line \d+, \d+ threads?")
+_SEVERAL = re.compile(r"\[(\d+)\.\.(\d+)\]")
+_HEAD = re.compile(r"\b(for|while|if)\s*\(")
+_NAMES = re.compile(r"[A-Za-z_]\w*")
 _IF = re.compile(r"\bif\s*\(")
 _LEAVES = re.compile(r"\{?\s*(?:return|continue)\b[^;{}]*;\s*\}?")
 _COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")
@@ -56,6 +60,28 @@ def of_guard(frame: Frame, finding: Finding) -> list[Clue]:
             return []
         inner = inner.caller
         place = inner.place
+
+
+def of_last_element(frame: Frame, finding: Finding, call: Call) -> Iterator[Clue]:
+    """The condition that holds for the first element of an access and not for its last one. At most one clue."""
+    moved = _SEVERAL.search(finding.message)
+    counts = [prod(buffer.shape) for buffer in call.buffers if buffer.name == finding.buffer]
+    if finding.kind != Kind.OUT_OF_BOUNDS or moved is None or len(counts) != 1:
+        return
+    first, last = int(moved[1]), int(moved[2])
+    if not first < counts[0] <= last:
+        return
+    code, names = frame.code, _names_of(frame)
+    heads = [*_HEAD.finditer(code.text, frame.function.begin, _access(frame))]
+    for head in reversed(heads):
+        closing = code.closing(head.end() - 1)
+        text = " ".join(code.text[head.end() : closing].split(";")[head[1] == "for"].split())
+        if closing < frame.place and _end_of(code, closing + 1) >= _access(frame) and names & {*_NAMES.findall(text)}:
+            line = code.line_at(head.start())
+            one, other = (f"{finding.buffer}[{each}]" for each in (first, last))
+            words = f"`{text}` on line {line} holds for {one}, the first of the {last - first + 1} elements"
+            yield Clue("place", f"{words}: it must hold for the last one, {other}", line)
+            return
 
 
 def of_skipped_wait(text: str, finding: Finding) -> list[Clue]:

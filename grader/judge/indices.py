@@ -26,7 +26,7 @@ from grader.devices import Call, Finding
 from grader.devices.counters import Launched
 from grader.judge.alignments import of_alignment
 from grader.judge.frame import Frame, frame_of, host_frame, last_set
-from grader.judge.guards import bounds, of_guard
+from grader.judge.guards import bounds, of_guard, of_last_element
 from grader.judge.pointers import of_counted_pointers, of_unset_pointers
 from grader.judge.rounds import of_rounds
 from grader.verdict import Clue, Kind
@@ -50,6 +50,7 @@ def of_finding(text: str, finding: Finding, launched: Sequence[Launched], call: 
         return []
     more = [*of_guard(frame, finding), *of_unset_pointers(frame, finding)]
     more += [
+        *of_last_element(frame, finding, call),
         *of_rounds(frame, finding),
         *of_alignment(frame, finding, call),
         *of_counted_pointers(frame, finding, call),

@@ -1,4 +1,5 @@
-"""A race of two writes on one line -> what its address lacks, so that they meet: the block, the thread, or the round.
+"""A race of two accesses on one line -> what the address of its writes lacks, so that they meet: the block, the thread,
+or the round; or that it changes what other threads change, too.
 
 The address is followed in the PTX. Nothing is said where any part of it is not known, or where one of the line's
 addresses has that part.
@@ -6,12 +7,18 @@ addresses has that part.
 
 from __future__ import annotations
 
-from grader.compile.addresses import BLOCK, LARGEST, ROUND, THREAD, UNKNOWN, Address, written_by
+from collections.abc import Sequence
+
+from grader.compile.addresses import BLOCK, LARGEST, ROUND, THREAD, UNKNOWN, Address, updated_by, written_by
 from grader.compile.nvcc_log import SOURCE
 from grader.devices import Finding, Side
 from grader.sandbox.parent import Program
 from grader.verdict import Clue, Kind
 
+UPDATED = (
+    "reads a value, changes it and writes it back to the same place, and other threads do so, too. Between the read "
+    "and the write another thread's value gets lost: it takes an atomic update, or a place of its own for each thread"
+)
 WRITE = ("writes", "copies", "updates")
 
 
@@ -20,9 +27,12 @@ def of_shared_place(program: Program | None, finding: Finding) -> list[Clue]:
     if program is None or finding.kind != Kind.RACE or len(finding.sides) != 2:
         return []
     one, other = finding.sides
-    if one.line is None or one.does not in WRITE or other.does not in WRITE:
-        return []
-    if (one.line, one.callers, one.file, one.kernel) != (other.line, other.callers, other.file, other.kernel):
+    if one.line is None or (one.line, one.callers, one.file, one.kernel) != (
+        other.line,
+        other.callers,
+        other.file,
+        other.kernel,
+    ):
         return []
     try:
         if program.ptx.stat().st_size > LARGEST:
@@ -30,11 +40,21 @@ def of_shared_place(program: Program | None, finding: Finding) -> list[Clue]:
         ptx = program.ptx.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
-    name = program.source.name if (one.file or SOURCE).rpartition("/")[2] == program.source.name else ""
-    addresses = written_by(ptx, name, one.line, one.callers) if name else []
-    words = in_words(one, other, addresses)
+    name = program.source.name
+    if (one.file or SOURCE).rpartition("/")[2] != name:
+        return []
     line = one.callers[-1] if one.callers else one.line
+    if one.does in WRITE and other.does in WRITE:
+        words = in_words(one, other, written_by(ptx, name, one.line, one.callers))
+    else:
+        words = UPDATED if {one.does, other.does} == {"reads", "writes"} else ""
+        words = words if words and updated_by(ptx, name, one.line, one.callers) else ""
     return [Clue("place", f"line {line} {words}", line)] if words else []
+
+
+def without_order(clues: Sequence[Clue]) -> list[Clue]:
+    """The clues, without those on one place of several threads: for a race that a barrier alone takes away."""
+    return [clue for clue in clues if clue.about != "place" or " to the same place" not in clue.text]
 
 
 def in_words(one: Side, other: Side, addresses: list[Address]) -> str:

@@ -137,6 +137,11 @@ std::string words_on_missing(const Waiters& waiters, const Waiter& at) {
         PhaseStep first = step;
         first.lanes = lanes & -lanes;
         const bool is_other = before.address != at.address;
+        if (is_other && !at.barrier->phase && !at.barrier->phases.now().arrivals())
+            return "; no thread has arrived there so far: " + threads_of(*at.block, {&first}) + " arrived on " +
+                   at.block->line_words(step.pc) + " at " + at.block->mbarriers.name(before.address) +
+                   " instead, and " +
+                   whereabouts(waiters, *at.block, step, first.lanes).substr(std::string("which ").size());
         return "; phase " + std::to_string(before.phase->number) +
                (is_other ? " of " + at.block->mbarriers.name(before.address) : " there") + " had an arrival on " +
                at.block->line_words(step.pc) + " by " + threads_of(*at.block, {&first}) + ", " +
