@@ -15,6 +15,7 @@ from grader.devices import Buffer, Call, Finding, Poison, Scalar
 from grader.devices.counters import Launched
 from grader.judge.guards import of_barrier, of_skipped_wait
 from grader.judge.indices import of_finding, of_launch, of_shared
+from grader.judge.loops import of_loop
 from grader.verdict import Kind
 
 pytestmark = passed_before.REPOSITORY
@@ -462,3 +463,40 @@ def test_the_condition_that_holds_for_the_first_element_of_an_access_alone_is_na
         words == "`i < n` on line 16 holds for x[39], the first of the 2 elements: it must hold for the last one, x[40]"
     )
     assert of_slices("i += 2", file=file, **(fields | {"message": "reads x[40..41]", "index": 40})) == []
+
+
+LOOPS = dedent(
+    """\
+    __global__ void kernel(int* flags, float* y, int n) {
+        for (int i = threadIdx.x; i < n; i += 32) {
+            for (int offset = 16; offset > 0;) {
+                y[i] += offset;
+            }
+            while (true) {
+                const int flag = flags[i];
+                if (flag != 0) break;
+                __nanosleep(20);
+            }
+            for (int j = 0; j < n; ++j) y[j] = 0.0f;
+            while (*flags == 0) {
+                y[0] += 1.0f;
+            }
+        }
+    }
+    """
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("+= offset", ["nothing in the loop on line 3 changes what `offset > 0` is made of: it never ends"]),
+        ("nanosleep", ["the loop on line 6 is left only where `flag != 0` (line 8) is true"]),
+        ("y[j] = 0", []),
+        ("+= 1.0f", []),  # another thread may change it
+    ],
+)
+def test_the_loop_of_a_kernel_that_does_not_end_is_named(words: str, said: list[str]) -> None:
+    finding = Finding("time-out", "still running", "kernel", "kata.cu", line_with(words, LOOPS), (0, 0, 0), (0, 0, 0))
+    assert [clue.text for clue in of_loop(LOOPS, finding)] == said
+    assert of_loop(LOOPS, replace(finding, kind="race")) == []

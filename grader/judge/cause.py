@@ -20,6 +20,7 @@ from grader.judge.indices import of_finding, of_launch, of_shared
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab
 from grader.judge.lanes import of_lanes
+from grader.judge.loops import of_loop
 from grader.judge.mixtures import NOT_RESCALED
 from grader.judge.pattern import without_chance, without_last
 from grader.judge.repairs import repair
@@ -128,7 +129,11 @@ def _indices(search: Search, shape: CaseKey, finding: Finding, launched: Sequenc
     call = Case(search.kata, search.spec, shape).call(nth=0, limits=search.budget.limits)
     try:
         found = of_finding(text, finding, launched, call) or of_launch(text, finding, launched, call)
-        more = [*of_skipped_wait(text, finding), *of_barrier(text, finding, launched, call)]
+        more = [
+            *of_skipped_wait(text, finding),
+            *of_barrier(text, finding, launched, call),
+            *of_loop(text, finding),
+        ]
         return [*more, *(found or of_shared(text, finding, launched))]
     except RecursionError:
         return []

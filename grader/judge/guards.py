@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 
+from grader.compile.nvcc_log import SOURCE
 from grader.content.expressions import Tree, Unknown, names_in, parse
 from grader.content.functions import Code, Function
 from grader.devices import Call, Finding
@@ -109,6 +110,8 @@ def of_barrier(text: str, finding: Finding, launched: Sequence[Launched], call: 
     if finding.kind != Kind.DEADLOCK or _AT_BARRIER.search(finding.message) is None:
         return []
     if finding.line is None or finding.block is None or finding.thread is None or finding.kernel is None:
+        return []
+    if (finding.file or SOURCE).rpartition("/")[2] != SOURCE:
         return []
     code = Code(text)
     frame = frame_of(code, finding, launched, call)
