@@ -49,7 +49,8 @@ void LoadedModule::initialise(const ptx::Variable& v, Allocation& allocation) {
 std::string LoadedModule::with_more_shared(const Function& but) const {
     std::set<std::string> names;
     for (auto& [host, function] : functions_)
-        if (&function != &but && function.dynamic_shared_limit) names.insert(demangled(function.name));
+        if (&function != &but && function.dynamic_shared_limit && module_->function_index.count(function.name))
+            names.insert(demangled(function.name));
     std::string words;
     for (const std::string& name : names) words += (words.empty() ? "" : ", ") + name;
     return words;
