@@ -83,6 +83,7 @@ CLUES: Mapping[str, str] = {
     "calls": "that a call is right as the first of a process, and fails after another; or that two equal calls differ",
     "order": "that a call is right if its warps and blocks run in another order",
     "formula": "a usual mistake whose answer the outputs equal, in all cases that were tried",
+    "place": "where threads meet or come past the end: what an address lacks or counts, or the condition of a barrier",
     "repair": "the line on which a small change makes all cases right that were tried",
     "chosen": "the launcher's test that let the kernel of a misaligned access, or of one out of bounds, run",
     "lanes": "two lanes of a warp that touch one place by volatile, with nothing between that orders them",

@@ -13,8 +13,9 @@ from grader.content.expressions import UNSIGNED, Number, Unknown, evaluate, pars
 from grader.content.functions import Code
 from grader.devices import Buffer, Call, Finding, Poison, Scalar
 from grader.devices.counters import Launched
-from grader.judge.guards import of_skipped_wait
+from grader.judge.guards import of_barrier, of_skipped_wait
 from grader.judge.indices import of_finding, of_launch, of_shared
+from grader.judge.loops import of_loop
 from grader.verdict import Kind
 
 pytestmark = passed_before.REPOSITORY
@@ -359,3 +360,143 @@ def test_of_a_launch_with_too_much_shared_memory_its_sum_is_shown(old: str, new:
         for each in of_shared(SHARED.replace(old, new), finding, launched)
     ]
     assert said[:2] == words
+
+
+SLICES = dedent(
+    """\
+    constexpr int VEC = 8;
+    constexpr int STEP = 256 * VEC;
+    __global__ void kernel(const half* __restrict__ x, half* y, int n, int slices) {
+        __shared__ float tile[2][256];
+        const int tid = threadIdx.x;
+        const int idx = tid * VEC;
+        int64_t begin = 0;
+        const int64_t per_slice = (static_cast<int64_t>(n) + slices - 1) / slices;
+        const int64_t slice = blockIdx.x % slices;
+        begin = slice * per_slice;
+        for (int64_t k = begin + tid * VEC; k < n; k += STEP) {
+            load(reinterpret_cast<const Pack*>(x + k));
+        }
+        if (idx < n) {
+            const half2* from = reinterpret_cast<const half2*>(x) + idx;
+            put(from[0]);
+        }
+        for (int64_t off = 0; off < n; off += VEC) {
+            const int stage = off % 2;
+            tile[stage][tid] = 0.0f;
+        }
+        if (tid < n / 2) {
+            put(tile);
+            __syncthreads();
+        }
+        if (n > 2) __syncthreads();
+    }
+    KATA_EXPORT void f(const half* x, half* y, int n, cudaStream_t stream) {
+        kernel<<<4, 256, 0, stream>>>(x, y, n, 4);
+    }
+    """
+)
+OF_SLICES = Finding("misaligned", "", "kernel", "kata.cu", 1, (1, 0, 0), (2, 0, 0))
+HALVES = Call(
+    "f",
+    (Buffer("x", "in", "f16", 2, (40,), b"\0" * 80), Buffer("y", "out", "f16", 2, (40,), Poison(1, 80))),
+    (Scalar("n", "int", 40),),
+)
+
+
+def of_slices(words: str, *, file: str = SLICES, **fields: object) -> list[str]:
+    """What the clues on places say of a finding on the line with these words."""
+    finding = replace(OF_SLICES, line=line_with(words, file), **fields)
+    launched = (Launched("kernel", (4, 1, 1), (256, 1, 1), 0),)
+    found = [*of_finding(file, finding, launched, HALVES), *of_barrier(file, finding, launched, HALVES)]
+    return [clue.text for clue in found if clue.about == "place"]
+
+
+def test_a_quotient_that_is_not_rounded_is_named_for_a_misaligned_access() -> None:
+    message = "reads 16 bytes at x[26]: the address is 4 bytes past a multiple of 16"
+    [words] = of_slices("(x + k)", message=message, buffer="x", index=26)
+    assert "`per_slice = (static_cast<int64_t>(n) + slices - 1) / slices` is 10 on line 8" in words
+    assert "multiple of 8 elements" in words
+    both = SLICES.replace("* VEC; k <", "* VEC + slices; k <").replace("slices = 4", "slices = 5")
+    assert of_slices("(x + k)", file=both, message=message, buffer="x", index=26) == []
+    even = SLICES.replace("/ slices;", "/ slices / VEC * VEC;")
+    assert of_slices("(x + k)", file=even, message=message, buffer="x", index=26) == []
+
+
+def test_a_pointer_that_counts_wider_elements_is_named_where_the_offset_would_be_inside() -> None:
+    fields = {"kind": "out of bounds", "message": "reads x[48..49]", "buffer": "x", "index": 48}
+    [words] = of_slices("from[0]", thread=(3, 0, 0), **fields)
+    assert words == "from on line 15 counts in half2, each of which is 2 elements of x: `idx` = 24 there is element 48"
+    assert of_slices("from[0]", thread=(6, 0, 0), **(fields | {"index": 96})) == []  # 48 halves are outside, too
+
+
+def test_buffers_that_do_not_alternate_are_named() -> None:
+    race = {"kind": "race", "message": "race on tile[0][2]"}
+    [words] = of_slices("tile[stage]", **race)
+    assert "`stage = off % 2` is 0 in every round of the loop on line 18, where off is 0, 8, 16, ..." in words
+    assert of_slices("tile[stage]", file=SLICES.replace("off % 2", "off / VEC % 2"), **race) == []
+    assert of_slices("tile[stage]", file=SLICES.replace("off += VEC", "off += 3"), **race) == []
+    assert of_slices("tile[stage]", file=SLICES.replace("off += VEC", "off += 2 * step"), **race) == []
+
+
+def test_the_condition_of_the_thread_that_a_barrier_is_under_is_named() -> None:
+    message = "128 threads of the block wait at the barrier on line 24, 128 threads exited without reaching it"
+    [words] = of_slices("    __syncthreads", kind="deadlock", message=message)
+    assert "under the condition `tid < n / 2` of line 22" in words
+    same = SLICES.replace("tid < n / 2", "blockIdx.x < n / 2")
+    assert of_slices("    __syncthreads", file=same, kind="deadlock", message=message) == []
+    assert of_slices("    __syncthreads", kind="deadlock", message="waits at the mbarrier") == []
+
+
+def test_the_condition_that_holds_for_the_first_element_of_an_access_alone_is_named() -> None:
+    file = SLICES.replace(
+        "put(from[0]);", "for (int i = idx; i < n; i += 2) put(*reinterpret_cast<const half2*>(x + i));"
+    )
+    fields = {
+        "kind": "out of bounds",
+        "message": "reads x[39..40] (4 bytes), one element past",
+        "buffer": "x",
+        "index": 39,
+    }
+    [words] = of_slices("i += 2", file=file, **fields)
+    assert (
+        words == "`i < n` on line 16 holds for x[39], the first of the 2 elements: it must hold for the last one, x[40]"
+    )
+    assert of_slices("i += 2", file=file, **(fields | {"message": "reads x[40..41]", "index": 40})) == []
+
+
+LOOPS = dedent(
+    """\
+    __global__ void kernel(int* flags, float* y, int n) {
+        for (int i = threadIdx.x; i < n; i += 32) {
+            for (int offset = 16; offset > 0;) {
+                y[i] += offset;
+            }
+            while (true) {
+                const int flag = flags[i];
+                if (flag != 0) break;
+                __nanosleep(20);
+            }
+            for (int j = 0; j < n; ++j) y[j] = 0.0f;
+            while (*flags == 0) {
+                y[0] += 1.0f;
+            }
+        }
+    }
+    """
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("+= offset", ["nothing in the loop on line 3 changes what `offset > 0` is made of: it never ends"]),
+        ("nanosleep", ["the loop on line 6 is left only where `flag != 0` (line 8) is true"]),
+        ("y[j] = 0", []),
+        ("+= 1.0f", []),  # another thread may change it
+    ],
+)
+def test_the_loop_of_a_kernel_that_does_not_end_is_named(words: str, said: list[str]) -> None:
+    finding = Finding("time-out", "still running", "kernel", "kata.cu", line_with(words, LOOPS), (0, 0, 0), (0, 0, 0))
+    assert [clue.text for clue in of_loop(LOOPS, finding)] == said
+    assert of_loop(LOOPS, replace(finding, kind="race")) == []

@@ -494,6 +494,13 @@ def test_two_lines_are_exchanged() -> None:
     [change] = [each for each in exchanged_of(MOVES, "kata.cu", {6, 7}) if each.line == 6]
     assert change.words == "line 7 comes before line 6"
     before = MOVES.split("\n")
+    for declared, used in (("const int s = k % 2;", "wait(&full[s], 1);"), ("float* p = q;", "p[0] = 1.0f;")):
+        source = "\n" * 5 + f"{declared}\n{used}"
+        assert not [each for each in exchanged_of(MOVES, "kata.cu", {6, 7}, source) if each.line == 6]
+    for first in ("s = k % 2;", "const int t = k % 2;", "return s;"):
+        assert [
+            each for each in exchanged_of(MOVES, "kata.cu", {6, 7}, "\n" * 5 + f"{first}\ny = s;") if each.line == 6
+        ]
     after = change.applied(before)
     assert sorted(after) == sorted(before)
     assert after.index("\tld.u32 \t%r2, [%SP+0];") < after.index("\tst.u32 \t[%SP+0], %r1;")

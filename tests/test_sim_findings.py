@@ -222,6 +222,7 @@ REFUSED = {
     "too_many_threads": ("2000 threads", "1024"),
     "empty_grid": ("grid of (0,1,1)", "at least 1"),
     "too_much_shared": ("60000 bytes", "49152"),
+    "raised_for_another": ("60000 bytes", "49152", "it is raised for bounded_kernel alone"),
     "far_too_much_shared": ("300000 bytes", "232448"),
     "bounded": ("128 threads", "__launch_bounds__", "64"),
 }

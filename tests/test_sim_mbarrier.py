@@ -91,3 +91,15 @@ def test_who_arrives_too_often_is_told_who_has_arrived(device: SimDevice, wrong_
     for seed in wrong_seeds:
         (found,) = outcome(device, "once_too_often", seed).findings
         assert all(has(words, "phase 0 of bar", "of 2 arrivals") for words in found.phases), found
+
+
+def test_who_waits_where_none_arrives_is_told_where_threads_arrived(device: SimDevice) -> None:
+    (found,) = outcome(device, "arrives_at_another", 0).findings
+    assert found.kind == "deadlock" and has(found.phases[0], "0 of 64 arrivals", "no thread has arrived there so far")
+    assert has(found.phases[0], line("at another"), "at bar[1] instead", "waits on line")
+
+
+def test_who_announces_bytes_again_is_told_of_the_wait_before(device: SimDevice) -> None:
+    (found,) = outcome(device, "announced_twice", 0).findings
+    assert found.kind == "crash" and has(found.message, "has had them all")
+    assert has(found.phases[-1], "last wait", line("at once"), "empty", "returned at once")

@@ -103,6 +103,11 @@ def test_lanes_of_one_instruction_lack_no_barrier(racy: SimDevice) -> None:
     for launcher in ("two_lanes_share_a_place", "two_lanes_share_an_element"):
         [found] = outcome(racy, launcher, 0).findings
         assert "thread (0,0,0) and thread (1,0,0) write it by one instruction, on line" in found.message, found
+        assert [(side.does, side.thread, side.line) for side in found.sides] == [
+            ("writes", (0, 0, 0), found.line),
+            ("writes", (1, 0, 0), found.line),
+        ]
+        assert found.place is not None and f"race on {found.place}" in found.message
     [found] = outcome(racy, "two_rounds_share_a_place", 0).findings
     assert "one instruction" not in found.message and "with no barrier between" in found.message
 

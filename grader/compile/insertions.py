@@ -24,6 +24,10 @@ MOST_BEHIND = 100  # registers that one is made of
 MOST_LINES = 40  # before which something may be missing
 _NEEDS_OTHERS = re.compile(r"^(bar\.|barrier\.|cp\.async|fence|membar|wgmma|mbarrier|griddepcontrol)")
 _WHOLE = re.compile(r"%rd?\d+")
+_DECLARES = re.compile(
+    r"\s*(?:(?:const|constexpr|unsigned)\s+)*(?!return\b|else\b|goto\b|case\b)[A-Za-z_][\w:]*(?:<[^;=()]*>)?(?:\s*[*&]+\s*|\s+)"
+    r"([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)*[=;({]"
+)
 _ZERO = {"%r": "mov.u32 {}, 0;", "%rd": "mov.u64 {}, 0;", "%f": "mov.f32 {}, 0f00000000;", "%rs": "mov.u16 {}, 0;"}
 _BLOCK_END = re.compile(r"^\s*(?:\$\w+:|(?:@!?%p\d+\s+)?bra\b|ret\b)")
 _ACCESSES = ("ld", "st", "atom", "red", "call", "ldmatrix", "stmatrix")
@@ -191,14 +195,22 @@ def moved_of(ptx: str, name: str, within: Collection[int], nouns: Collection[str
     return found
 
 
-def exchanged_of(ptx: str, name: str, within: Collection[int]) -> list[Change]:
-    """Two lines that follow each other, in the other order."""
-    text = ptx.split("\n")
+def _needs(first: str, second: str) -> bool:
+    """Whether a line names the variable that another declares."""
+    declared = _DECLARES.match(first)
+    return declared is not None and re.search(rf"\b{declared[1]}\b", second) is not None
+
+
+def exchanged_of(ptx: str, name: str, within: Collection[int], source: str = "") -> list[Change]:
+    """Two lines that follow each other, in the other order; not where the second names what the first declares."""
+    text, lines_of = ptx.split("\n"), source.split("\n")
     found: dict[tuple[int, int], dict[int, str]] = {}
     for kernel in kernels_of(ptx, name):
         runs = [run for run in _runs(kernel) if run.line]
         for one, other in pairwise(runs):
             if not one.line < other.line <= one.line + NEXT or not {one.line, other.line} <= {*within}:
+                continue
+            if other.line <= len(lines_of) and _needs(lines_of[one.line - 1], lines_of[other.line - 1]):
                 continue
             begin, middle, end = _begin(one, text), _begin(other, text), _end(other.statements, text) + 1
             lines = text[begin:end]

@@ -242,6 +242,20 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Side:
+    """One of the two accesses of a race: the thread, its line, the callers of that as a Finding has them, and what it
+    ``does`` there: "reads", "writes", "updates" or "copies"."""
+
+    does: str
+    kernel: str | None = None
+    file: str | None = None
+    line: int | None = None
+    callers: tuple[int, ...] = ()
+    block: tuple[int, int, int] | None = None
+    thread: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True)
 class Finding:
     """Something that the device saw go wrong, in the learner's terms.
 
@@ -251,6 +265,8 @@ class Finding:
     ``index`` counts elements of the buffer (negative: before its start); None where there is no buffer.
     ``callers`` are the lines that call the function of ``line``, as far as it was inlined, from the inside out.
     ``notes`` are sentences on what led to it, on the simulator; ``phases`` those on the phases of mbarriers behind it.
+    ``place`` and ``sides`` are a race's, on the simulator: such as "tile[1][0]", and the two accesses to it, the
+    earlier one first. No sides where they are not known.
     """
 
     kind: str
@@ -265,6 +281,8 @@ class Finding:
     callers: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     phases: tuple[str, ...] = ()
+    place: str | None = None
+    sides: tuple[Side, ...] = ()
 
 
 Pairs = tuple[tuple[float, float], ...]  # of seconds

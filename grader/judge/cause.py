@@ -15,15 +15,17 @@ from grader.judge.case import Case, CaseKey, allowed
 from grader.judge.chosen_kernel import of_choice
 from grader.judge.diagnosis import diagnose, sorted_clues
 from grader.judge.earlier import earlier
-from grader.judge.guards import of_skipped_wait
+from grader.judge.guards import of_barrier, of_skipped_wait
 from grader.judge.indices import of_finding, of_launch, of_shared
 from grader.judge.kept import Process, of_calls
 from grader.judge.lab import Lab
 from grader.judge.lanes import of_lanes
+from grader.judge.loops import of_loop
 from grader.judge.mixtures import NOT_RESCALED
 from grader.judge.pattern import without_chance, without_last
 from grader.judge.repairs import repair
 from grader.judge.search import CALLS, Search, costs_a_process
+from grader.judge.shared_places import of_shared_place, without_order
 from grader.judge.unset import of_unset
 from grader.judge.verdicts import judge
 from grader.verdict import Clue, Kind, Mismatch, Verdict
@@ -31,6 +33,7 @@ from grader.verdict import Clue, Kind, Mismatch, Verdict
 _IN_FLIGHT = re.compile(r"\bleaves (\d+) groups? in flight")  # in a repair
 WRITTEN = "written "  # what a note of the simulator begins with, of the elements of an array
 ITSELF = " itself"  # a formula that only says that nothing is done, not why
+ADDED = " stands "  # in a repair: a barrier or a fence, at a place without one
 PROPOSED = ": cp.async.wait_group"  # what a note of the simulator goes on with, of the wait alone
 # Findings whose line may be another than the one at fault.
 REPAIRED = (Kind.LAUNCH_FAILED, Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)
@@ -41,7 +44,10 @@ def with_cause(search: Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     finding, kernels = verdict.finding, {item.kernel for item in verdict.launched or ()}
     if finding is not None:
         notes = [*(Clue("mbarrier", note) for note in finding.phases), *map(_noted, finding.notes)]
-        indices = _indices(search, shape, finding, verdict.launched or ())
+        indices = [
+            *of_shared_place(search.sandbox.program, finding),
+            *_indices(search, shape, finding, verdict.launched or ()),
+        ]
         verdict = replace(verdict, clues=(*notes, *_choice(search, shape, finding), *indices))
     if not costs_a_process(verdict) and (kept := search.kept or _of_calls(search, shape)):
         return replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
@@ -95,7 +101,8 @@ def _repaired(search: Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Ver
         return verdict
     lab.known |= {key: True for key, known in search.tried.items() if known.kind is verdict.kind}
     clues = [*repair(lab, shape, search.sandbox.program, search.compiler, verdict.kind, verdict.finding)]
-    return replace(verdict, clues=sorted_clues([*clues, *(without_refuted(clues, clue) for clue in verdict.clues)]))
+    others = without_order(verdict.clues) if any(ADDED in clue.text for clue in clues) else verdict.clues
+    return replace(verdict, clues=sorted_clues([*clues, *(without_refuted(clues, clue) for clue in others)]))
 
 
 def without_refuted(repairs: Sequence[Clue], note: Clue) -> Clue:
@@ -123,7 +130,12 @@ def _indices(search: Search, shape: CaseKey, finding: Finding, launched: Sequenc
     call = Case(search.kata, search.spec, shape).call(nth=0, limits=search.budget.limits)
     try:
         found = of_finding(text, finding, launched, call) or of_launch(text, finding, launched, call)
-        return [*of_skipped_wait(text, finding), *(found or of_shared(text, finding, launched))]
+        more = [
+            *of_skipped_wait(text, finding),
+            *of_barrier(text, finding, launched, call),
+            *of_loop(text, finding),
+        ]
+        return [*more, *(found or of_shared(text, finding, launched))]
     except RecursionError:
         return []
 

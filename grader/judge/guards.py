@@ -7,19 +7,26 @@ text's, as in indices. Where they make a condition on the way false, the text is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 
+from grader.compile.nvcc_log import SOURCE
 from grader.content.expressions import Tree, Unknown, names_in, parse
 from grader.content.functions import Code, Function
-from grader.devices import Finding
-from grader.judge.frame import Frame
+from grader.devices import Call, Finding
+from grader.devices.counters import Launched
+from grader.judge.frame import Frame, frame_of
 from grader.verdict import Clue, Kind
 
 KINDS = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED)
 SHOWN = 3  # variables of a guard
 _SKIPPED = re.compile(r"its thread has not come to cp\.async\.wait_all on (line \d+(?: \([^()]*\))?)\Z")
+_AT_BARRIER = re.compile(r"threads? of the block waits? at the barrier on line \d+, \d+ threads?")
+_SEVERAL = re.compile(r"\[(\d+)\.\.(\d+)\]")
+_HEAD = re.compile(r"\b(for|while|if)\s*\(")
+_NAMES = re.compile(r"[A-Za-z_]\w*")
 _IF = re.compile(r"\bif\s*\(")
 _LEAVES = re.compile(r"\{?\s*(?:return|continue)\b[^;{}]*;\s*\}?")
 _COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")
@@ -56,6 +63,28 @@ def of_guard(frame: Frame, finding: Finding) -> list[Clue]:
         place = inner.place
 
 
+def of_last_element(frame: Frame, finding: Finding, call: Call) -> Iterator[Clue]:
+    """The condition that holds for the first element of an access and not for its last one. At most one clue."""
+    moved = _SEVERAL.search(finding.message)
+    counts = [prod(buffer.shape) for buffer in call.buffers if buffer.name == finding.buffer]
+    if finding.kind != Kind.OUT_OF_BOUNDS or moved is None or len(counts) != 1:
+        return
+    first, last = int(moved[1]), int(moved[2])
+    if not first < counts[0] <= last:
+        return
+    code, names = frame.code, _names_of(frame)
+    heads = [*_HEAD.finditer(code.text, frame.function.begin, _access(frame))]
+    for head in reversed(heads):
+        closing = code.closing(head.end() - 1)
+        text = " ".join(code.text[head.end() : closing].split(";")[head[1] == "for"].split())
+        if closing < frame.place and _end_of(code, closing + 1) >= _access(frame) and names & {*_NAMES.findall(text)}:
+            line = code.line_at(head.start())
+            one, other = (f"{finding.buffer}[{each}]" for each in (first, last))
+            words = f"`{text}` on line {line} holds for {one}, the first of the {last - first + 1} elements"
+            yield Clue("place", f"{words}: it must hold for the last one, {other}", line)
+            return
+
+
 def of_skipped_wait(text: str, finding: Finding) -> list[Clue]:
     """The condition that the wait is under which a copy's thread has not come to, in the line that the kernel has it
     on; its values are not known."""
@@ -74,6 +103,34 @@ def of_skipped_wait(text: str, finding: Finding) -> list[Clue]:
     at = code.line_at(over[-1].at)
     where = "there" if at == line else f"on line {line}"
     return [Clue("copies", f"the wait {where} is under the condition `{over[-1].text}` of line {at}", at)]
+
+
+def of_barrier(text: str, finding: Finding, launched: Sequence[Launched], call: Call) -> list[Clue]:
+    """The condition that a barrier is under which not all threads come to, if it is made of the thread's number."""
+    if finding.kind != Kind.DEADLOCK or _AT_BARRIER.search(finding.message) is None:
+        return []
+    if finding.line is None or finding.block is None or finding.thread is None or finding.kernel is None:
+        return []
+    if (finding.file or SOURCE).rpartition("/")[2] != SOURCE:
+        return []
+    code = Code(text)
+    frame = frame_of(code, finding, launched, call)
+    if frame is None:
+        return []
+    begin, end = code.line_span(finding.line)
+    place = max(code.text.rfind("sync", begin, end), begin)
+    for guard in reversed([*_guards(code, frame.function, place)]):
+        if guard.leaves or not _is_of_thread(frame.at(guard.at), guard.text):
+            continue
+        at = code.line_at(guard.at)
+        words = f"the barrier on line {finding.line} is under the condition `{guard.text}` of line {at}"
+        return [Clue("place", f"{words}: threads for which that is false do not come to it", at)]
+    return []
+
+
+def _is_of_thread(frame: Frame, text: str) -> bool:
+    names = re.findall(r"(?<![\w.])[A-Za-z_]\w*", text)
+    return any("threadIdx" in each for each in (text, *(one.text for one in frame.definitions(iter(names)))))
 
 
 class _Contradiction(Exception):

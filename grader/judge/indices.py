@@ -24,9 +24,11 @@ from grader.content.expressions import (
 from grader.content.functions import Code, Definition, Function, split
 from grader.devices import Call, Finding
 from grader.devices.counters import Launched
+from grader.judge.alignments import of_alignment
 from grader.judge.frame import Frame, frame_of, host_frame, last_set
-from grader.judge.guards import bounds, of_guard
-from grader.judge.pointers import of_unset_pointers
+from grader.judge.guards import bounds, of_guard, of_last_element
+from grader.judge.pointers import of_counted_pointers, of_unset_pointers
+from grader.judge.rounds import of_rounds
 from grader.verdict import Clue, Kind
 
 KINDS = (Kind.OUT_OF_BOUNDS, Kind.RACE, Kind.UNINITIALISED, Kind.MISALIGNED)
@@ -47,6 +49,12 @@ def of_finding(text: str, finding: Finding, launched: Sequence[Launched], call: 
     if frame is None or not _agrees(frame, _line_of(frame), finding):
         return []
     more = [*of_guard(frame, finding), *of_unset_pointers(frame, finding)]
+    more += [
+        *of_last_element(frame, finding, call),
+        *of_rounds(frame, finding),
+        *of_alignment(frame, finding, call),
+        *of_counted_pointers(frame, finding, call),
+    ]
     with suppress(Unknown):
         more += _of_two_lanes(frame, finding, launched, call)
     return [*[*_clues(frame)][-SHOWN + len(more) :], *more]

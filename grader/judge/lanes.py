@@ -20,8 +20,6 @@ from grader.sandbox.parent import Program
 from grader.verdict import Clue, Kind
 
 _VOLATILE = re.compile(r"(?<!asm )(?<!__asm__ )\bvolatile\b")
-_SIDE = r"thread \((\d+),(\d+),(\d+)\) (reads|writes) it on (line \d+(?: \([^()]*\))?)"
-_RACE = re.compile(rf"race on (.+) in shared memory: {_SIDE}, {_SIDE}, with no barrier")
 
 
 def of_lanes(lab: Lab, failed: CaseKey, program: Program | None) -> Iterator[Clue]:
@@ -42,17 +40,18 @@ def uses_volatile(program: Program) -> bool:
 
 def in_words(finding: Finding, launched: tuple[Launched, ...]) -> str:
     """Empty where the race is not of two lanes of one warp."""
-    found = _RACE.fullmatch(finding.message.partition(" between")[0].partition(" from the")[0])
     blocks = {item.block for item in launched if item.kernel == finding.kernel}
-    if found is None or len(blocks) != 1:
+    if len(finding.sides) != 2 or len(blocks) != 1:
         return ""
     (block,) = blocks
-    place, *sides = found.groups()
-    warps, said = set[int](), list[str]()
-    for x, y, z, does, line in (sides[:5], sides[5:]):
-        warps.add((int(x) + block[0] * (int(y) + block[1] * int(z))) // WARP)
-        said.append(f"thread ({x},{y},{z}) {does} {place if not said else 'it'} on {line}")
-    if len(warps) != 1:
+    warps, said = set[tuple[object, int]](), list[str]()
+    for side in finding.sides:
+        x, y, z = side.thread or (0, 0, 0)
+        warps.add((side.block, (x + block[0] * (y + block[1] * z)) // WARP))
+        what = f"{finding.place} in shared memory" if not said else "it"
+        called = f" (called on line {side.callers[0]})" if side.callers else ""
+        said.append(f"thread ({x},{y},{z}) {side.does} {what} on line {side.line}{called}")
+    if len(warps) != 1 or finding.buffer is not None or finding.sides[0].thread == finding.sides[1].thread:
         return ""
     why = "two lanes of one warp, in no order: volatile orders nothing between lanes, and no __syncwarp stands between"
     return f"{' and '.join(said)}, {why}"

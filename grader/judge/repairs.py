@@ -684,7 +684,7 @@ def _found_valued(trial: Trial, cases: Sequence[CaseKey], source: str, own: Coll
         (name, line, {*lines_with(name, source)} - {line}) for name, line in others if line in own and name not in names
     ]
     changes += scaled_of(trial.text, trial.name, unknown)
-    changes += exchanged_of(trial.text, trial.name, own)
+    changes += exchanged_of(trial.text, trial.name, own, source)
     return [*islice(_right_ones(trial, changes, cases), 1)]
 
 

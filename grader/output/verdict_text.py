@@ -36,6 +36,7 @@ NAMING = (
     "formula",
     "repair",
     "chosen",
+    "place",
     "lanes",
     "probe",
     "path",

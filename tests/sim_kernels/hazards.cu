@@ -459,6 +459,10 @@ __global__ void __launch_bounds__(64) bounded_kernel(const float* x, float* y, i
     y[threadIdx.x] = x[0];
 }
 LAUNCHER(bounded, 1, 128, 0)
+KATA_EXPORT void raised_for_another(const float* x, float* y, int n, cudaStream_t stream) {
+    cudaFuncSetAttribute(bounded_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 60000);
+    nothing_kernel<<<1, 32, 60000, stream>>>(x, y, n);
+}
 
 __global__ void unsupported_kernel(const float* x, float* y, int n) {
     int r;

@@ -202,3 +202,27 @@ __global__ void phase_number_kernel(const float* x, float* y, int n) {
     y[threadIdx.x] = x[threadIdx.x];
 }
 LAUNCHER(phase_number)
+
+// Nothing arrives at the first of two mbarriers.
+__global__ void arrives_at_another_kernel(const float* x, float* y, int n) {
+    __shared__ uint64_t bar[2];
+    for (int s = 0; s < 2; ++s) initialise(&bar[s], THREADS);
+    arrive(&bar[1]);  // at another
+    wait_parity(&bar[1], 0);
+    wait_parity(&bar[0], 0);
+    y[threadIdx.x] = x[threadIdx.x];
+}
+LAUNCHER(arrives_at_another)
+
+// Bytes are announced again while those of the phase are still to come: the wait before that is for no phase.
+__global__ void announced_twice_kernel(const float* x, float* y, int n) {
+    __shared__ uint64_t full, empty;
+    initialise(&full, 1);
+    initialise(&empty, 1);
+    if (threadIdx.x != 0) return;
+    for (int k = 0; k < 2; ++k) {
+        wait_parity(&empty, 1);  // at once
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 256;" ::"r"(smem(&full)) : "memory");
+    }
+}
+LAUNCHER(announced_twice)

@@ -181,6 +181,7 @@ std::string by_two_lanes(const Block& block, const Warp& warp, u32 other, int la
     if (shadow.epochs.block(race.earlier) == shadow.epochs.block(shadow.epoch_of(warp)) &&
         is_of_two_lanes(warp, a, mask, bytes, access, race, thread, pc, shadow.granule_bytes()))
         finding.message = "race on " + place.text + ": " + by_two_lanes(*warp.block, warp, thread, race.lane);
+    finding.place = place.text;
     finding.buffer = allocation.name;
     finding.index = place.index;
     finding.has_index = true;
@@ -297,6 +298,14 @@ std::string other_access(const Block& owner, const Block& other, const Race& rac
            other.line_words(shared_epoch::pc(race.earlier));
 }
 
+std::vector<Side> sides_of(const Warp& warp, const Block& other, Access access, const Race& race) {
+    const u32 thread = shared_epoch::thread(race.earlier);
+    const Site first = other.site(other.warps[thread / LANES], shared_epoch::pc(race.earlier), int(thread % LANES));
+    return {
+        Side{first, race.earlier_writes ? "writes" : "reads"},
+        Side{warp.block->site(warp, warp.here, race.lane), access == Access::read ? "reads" : "writes"}};
+}
+
 // The finding stands at the read where there is one, whichever came first, so
 // that it does not depend on the schedule.
 [[noreturn]] void stop_shared_race(
@@ -332,6 +341,8 @@ std::string other_access(const Block& owner, const Block& other, const Race& rac
             other, shared_epoch::pc(race.earlier), int(shared_epoch::thread(race.earlier) % LANES), FindingKind::race,
             message);
     }
+    finding.place = name;
+    finding.sides = sides_of(warp, other_block, access, race);
     if (!earlier.entry->is_bulk())
         finding.phases = block.mbarriers.words_on_early(
             block.mbarriers.last_wait(warp),

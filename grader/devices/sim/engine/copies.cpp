@@ -351,14 +351,18 @@ std::vector<BulkCopy> Copies::land_on(s64 barrier) {
 
 // ---- those who do not wait
 
-const u32* Copies::in_flight(u64 address, u32 bytes) const {
-    for (const BulkCopy& copy : loads_)
-        if (overlap(copy.shared, copy.extent, address, bytes)) return &copy.pc;
-    for (size_t w = 0; w < block_.warps.size(); ++w)
-        for (const Copy& copy : flying_[w])
-            for (int l = 0; l < LANES; ++l)
-                if ((copy.mask >> l & 1) && overlap(copy.to[l], copy.bytes, address, bytes)) return &copy.pc;
-    return nullptr;
+const u32* Copies::in_flight(u64 address, u32 bytes, Site* issued) const {
+    for (const BulkCopy& copy : loads_) {
+        if (!overlap(copy.shared, copy.extent, address, bytes)) continue;
+        const Block& of = *issuer(copy).block;
+        *issued = of.site(issuer(copy), copy.pc, copy.lane);
+        return &copy.pc;
+    }
+    int lane = 0;
+    const Copy* copy = flying(address, bytes, &lane);
+    if (!copy) return nullptr;
+    *issued = block_.site(block_.warps[copy->warp], copy->pc, lane);
+    return &copy->pc;
 }
 
 const Copy* Copies::flying(u64 address, u32 bytes, int* lane) const {
@@ -406,7 +410,8 @@ std::string Copies::words_on_ungrouped(u64 address, u32 bytes) const {
 void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access access) const {
     if (!any_) return;
     each_lane(mask, [&](int l) {
-        const u32* pc = in_flight(address[l], bytes);
+        Site issued;
+        const u32* pc = in_flight(address[l], bytes, &issued);
         if (!pc) return;
         const std::string& form = block_.program->code[*pc].entry->form;
         const bool bulk = form.rfind("cp.async", 0) != 0 || form.find(".bulk") != std::string::npos;
@@ -421,6 +426,9 @@ void Copies::check(Warp& warp, Mask mask, const u64* address, u32 bytes, Access 
                                                 : form.substr(0, form.find('.', 4))) +
                 " on " + block_.line_words(*pc) + " has not been waited for" +
                 (bulk ? "" : words_on_ungrouped(address[l], bytes)));
+        finding.place = block_.shared_place(address[l], bytes, false).text;
+        finding.sides = {
+            Side{issued, "copies"}, Side{block_.site(warp, warp.here, l), access == Access::read ? "reads" : "writes"}};
         int lane = 0;
         const Copy* copy = bulk || access != Access::read ? nullptr : flying(address[l], bytes, &lane);
         if (bulk && access == Access::read) finding.notes = bulk_notes(address[l], bytes);
@@ -530,6 +538,13 @@ std::string Copies::unread_elsewhere(u64 address, u32 bytes, bool same_place) co
     return words + ", has arrived, and no thread has read it";
 }
 
+// What must come before a store's source is written or gone.
+std::string Copies::wanted(const BulkCopy& copy) const {
+    if (copy.group == committed_bulk_[copy.warp][copy.lane])
+        return "nothing has committed it to a group (cp.async.bulk.commit_group), so no wait is for it";
+    return "wait for its group first (cp.async.bulk.wait_group.read)";
+}
+
 void Copies::check_readers(Warp& warp, Mask mask, const u64* address, u32 bytes) const {
     each_lane(mask, [&](int l) {
         for (const BulkCopy& copy : stores_) {
@@ -537,8 +552,7 @@ void Copies::check_readers(Warp& warp, Mask mask, const u64* address, u32 bytes)
             block_.stop_at(block_.at(
                 warp, warp.here, l, FindingKind::race,
                 "writes " + block_.shared_place(address[l], bytes, false).text + ", which the bulk copy on " +
-                    block_.line_words(copy.pc) +
-                    " may still read: wait for its group first (cp.async.bulk.wait_group.read)"));
+                    block_.line_words(copy.pc) + " may still read: " + wanted(copy)));
         }
     });
 }
@@ -570,14 +584,14 @@ void Copies::check_writers(Warp& warp, Mask mask, const u64* address, u32 bytes,
 }
 
 void Copies::finish() {
-    const auto exits = [&](const BulkCopy& copy, const char* what, const char* how) {
+    const auto exits = [&](const BulkCopy& copy, const char* what, const std::string& how) {
         block_.stop_at(block_.at(
             issuer(copy), copy.pc, copy.lane, FindingKind::race,
             std::string("exits while this bulk copy may still ") + what + " " +
                 block_.shared_place(copy.shared, Copy::MOST, false).text + " in shared memory: " + how));
     };
     for (const BulkCopy& copy : stores_)
-        if (!copy.has_read) exits(copy, "read", "commit it and wait for its group first");
+        if (!copy.has_read) exits(copy, "read", wanted(copy));
     if (!loads_.empty()) exits(loads_.front(), "write", "wait at its mbarrier first");
     for (const BulkCopy& copy : stores_) store_bulk(copy);
     stores_.clear();

@@ -118,12 +118,13 @@ class Copies {
     void land(const Copy& copy, Mask lanes);
     void check_sources(const Warp& warp, u32 pc, const CopySources& sources, Mask lanes) const;
     Warp& issuer(const BulkCopy& copy) const;
+    std::string wanted(const BulkCopy& copy) const;
     void record_bulk(Warp& warp, const BulkCopy& copy, Access access);
     void land_bulk(const BulkCopy& copy);
     void free_source(BulkCopy& copy);
     void store_bulk(const BulkCopy& copy);
     void check_fence(const Warp& warp, const BulkCopy& copy) const;
-    const u32* in_flight(u64 address, u32 bytes) const;  // the pc of the copy
+    const u32* in_flight(u64 address, u32 bytes, Site* issued) const;  // the pc of the copy, and who issued it
     const Copy* flying(u64 address, u32 bytes, int* lane) const;
     std::vector<std::string> notes(const Copy& copy, int lane, u64 address, u32 bytes) const;
     std::vector<std::string> words_on_release(const Warp& warp, int lane, u64 address, u32 bytes) const;

@@ -158,7 +158,12 @@ int Device::refused(const Function& f, const Program& p, const Card& card, const
     const u64 limit = std::max(f.dynamic_shared_limit, asked);
     const Refusal refusal = refuse(card, p, limit, geometry, cooperative, f.large_clusters ? 16 : 8);
     if (!refusal.error) return SUCCESS;
-    Finding finding = without_place(FindingKind::launch_failed, p.name + " is launched with " + refusal.why);
+    const std::string others = refusal.asks_for_more ? module.with_more_shared(f) : "";
+    const std::string raised = others.empty()
+                                   ? ""
+                                   : (f.dynamic_shared_limit ? "; it is also raised for " : "; it is raised for ") +
+                                         others + (f.dynamic_shared_limit ? "" : " alone");
+    Finding finding = without_place(FindingKind::launch_failed, p.name + " is launched with " + refusal.why + raised);
     finding.kernel = p.name;
     keep(finding);
     return refusal.error;

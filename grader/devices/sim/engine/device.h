@@ -88,6 +88,7 @@ struct Geometry {
 struct Refusal {
     int error = SUCCESS;
     std::string why;
+    bool asks_for_more = false;  // dynamic shared memory than the kernel is allowed so far
 };
 // `largest`: the blocks that a cluster of this kernel may have.
 Refusal refuse(

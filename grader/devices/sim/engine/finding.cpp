@@ -215,11 +215,23 @@ std::string list(const char* name, const std::vector<std::string>& sentences) {
 
 }  // namespace
 
+namespace {
+
+std::string list(const std::vector<Side>& sides) {
+    std::string out;
+    for (const Side& side : sides)
+        out += (out.empty() ? "{" : ",{") + ("\"does\":" + quoted(side.does)) + members(side) + "}";
+    return out.empty() ? out : ",\"sides\":[" + out + "]";
+}
+
+}  // namespace
+
 std::string json(const Finding& f) {
     std::string out = "{\"kind\":" + quoted(name_of(f.kind)) + ",\"message\":" + quoted(f.message) + members(f);
     if (!f.buffer.empty()) out += ",\"buffer\":" + quoted(f.buffer);
     if (f.has_index) out += ",\"index\":" + std::to_string(f.index);
-    return out + list("notes", f.notes) + list("phases", f.phases) + "}";
+    if (!f.place.empty()) out += ",\"place\":" + quoted(f.place);
+    return out + list(f.sides) + list("notes", f.notes) + list("phases", f.phases) + "}";
 }
 
 }  // namespace sim

@@ -35,10 +35,17 @@ struct Site {
     u32 thread[3] = {0, 0, 0};
 };
 
+// One of the two accesses of a race, and what it does there: "reads", "writes", "updates" or "copies".
+struct Side : Site {
+    std::string does;
+};
+
 struct Finding : Site {
     FindingKind kind = FindingKind::unsupported;
     std::string message;
     std::string buffer;
+    std::string place;        // of a race, such as "tile[1][0]"
+    std::vector<Side> sides;  // and its accesses, the earlier one first; empty where they are not known
     bool has_index = false;
     s64 index = 0;
     std::vector<std::string> notes;   // sentences on what led to it

@@ -245,16 +245,16 @@ bool GlobalShadow::record(
 
 namespace {
 
-struct Side {
+struct Weighed {
     Finding at;      // with nothing said yet
     int weight = 0;  // reads, then plain writes, then atomics
-    std::string what;
+    std::string what, does;
 };
 
 // PTX names what reads and writes at once atom and red.
-Side side_of(const Warp& warp, Epoch epoch) {
+Weighed side_of(const Warp& warp, Epoch epoch) {
     const Launch& launch = *warp.launch;
-    Side side;
+    Weighed side;
     side.at = warp.block->at(warp, global_epoch::pc(epoch), 0, FindingKind::race, "");
     const u32 b = launch.global_shadow->epochs.block(epoch), t = global_epoch::thread(epoch);
     const u32 *grid = launch.grid, *n = launch.block;
@@ -266,6 +266,7 @@ Side side_of(const Warp& warp, Epoch epoch) {
     const bool updates = form.compare(0, 4, "atom") == 0 || form.compare(0, 3, "red") == 0;
     const bool reads = form.compare(0, 2, "ld") == 0;
     side.weight = reads ? 2 : updates ? 0 : 1;
+    side.does = reads ? "reads" : updates ? "updates" : "writes";
     const char* verb = reads ? " reads it" : updates ? " updates it atomically" : " writes it";
     side.what = "block " + triple_name(block[0], block[1], block[2]) + " " +
                 thread_name(thread[0], thread[1], thread[2]) + verb + " on " +
@@ -276,7 +277,7 @@ Side side_of(const Warp& warp, Epoch epoch) {
 }  // namespace
 
 Finding race_of_copy(const Warp& warp, u32 copy_pc, int copy_lane, Epoch writer, const std::string& begin) {
-    const Side side = side_of(warp, writer);
+    const Weighed side = side_of(warp, writer);
     Finding finding = side.at;
     finding.message = begin + ": the asynchronous copy that " + warp.block->thread(warp.thread(copy_lane)) +
                       " issues on " + warp.block->line_words(copy_pc) + " reads it, " + side.what +
@@ -286,7 +287,7 @@ Finding race_of_copy(const Warp& warp, u32 copy_pc, int copy_lane, Epoch writer,
 
 Finding race_between(Warp& warp, const Race& race, const std::string& begin) {
     const Epoch me = warp.launch->global_shadow->epoch_of(warp) + (u64(race.lane) << global_epoch::THREAD_SHIFT);
-    Side mine = side_of(warp, me), other = side_of(warp, race.earlier);
+    Weighed mine = side_of(warp, me), other = side_of(warp, race.earlier);
     const global_epoch::Layout& epochs = warp.launch->global_shadow->epochs;
     const bool same_block = epochs.block(me) == epochs.block(race.earlier);
     const bool mine_last = mine.weight != other.weight ? mine.weight > other.weight : mine.at.line >= other.at.line;
@@ -295,6 +296,7 @@ Finding race_between(Warp& warp, const Race& race, const std::string& begin) {
                       (same_block                    ? ", with no barrier between"
                        : warp.block->program->fences ? ", with no fence, atomic and fence between"
                                                      : ", with no atomics between");
+    finding.sides = {Side{other.at, other.does}, Side{mine.at, mine.does}};
     return finding;
 }
 

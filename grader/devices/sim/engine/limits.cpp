@@ -82,9 +82,11 @@ Refusal refuse_memory(const Card& card, const Program& p, u64 dynamic_limit, con
                                "; the card has " + std::to_string(card.shared_per_block_optin)};
     if (shared > most)
         return {
-            INVALID_VALUE, std::to_string(shared) + " bytes of shared memory a block" +
-                               terms_of_shared(p, g.dynamic_shared) + "; the limit is " + std::to_string(most) +
-                               " until cudaFuncSetAttribute(cudaFuncAttributeMaxDynamicSharedMemorySize) raises it"};
+            INVALID_VALUE,
+            std::to_string(shared) + " bytes of shared memory a block" + terms_of_shared(p, g.dynamic_shared) +
+                "; the limit is " + std::to_string(most) +
+                " until cudaFuncSetAttribute(cudaFuncAttributeMaxDynamicSharedMemorySize) raises it",
+            true};
     if (p.variable_bytes > LOCAL_PER_THREAD)
         return {
             LAUNCH_OUT_OF_RESOURCES, std::to_string(p.variable_bytes) +

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <set>
 
 #include "coverage.h"
 #include "launch.h"
@@ -43,6 +44,16 @@ void LoadedModule::initialise(const ptx::Variable& v, Allocation& allocation) {
         if (at + value.size <= allocation.bytes) std::memcpy(allocation.data + at, &bits, value.size);
         at += value.size;
     }
+}
+
+std::string LoadedModule::with_more_shared(const Function& but) const {
+    std::set<std::string> names;
+    for (auto& [host, function] : functions_)
+        if (&function != &but && function.dynamic_shared_limit && module_->function_index.count(function.name))
+            names.insert(demangled(function.name));
+    std::string words;
+    for (const std::string& name : names) words += (words.empty() ? "" : ", ") + name;
+    return words;
 }
 
 Function* LoadedModule::function(const void* host) {

@@ -32,6 +32,8 @@ class LoadedModule {
     void add_shape(const std::string& name, ArrayShape shape) { shapes_[name].push_back(std::move(shape)); }
 
     Function* function(const void* host);
+    // The kernels that cudaFuncSetAttribute has allowed more dynamic shared memory, with a comma between; all but one.
+    std::string with_more_shared(const Function& but) const;
     u64 variable(const void* host) const;  // its device address, or 0
     // Null, with a finding, when it cannot be decoded.
     const Program* program(const Function& function, Finding* why_not);

@@ -148,6 +148,8 @@ void MBarriers::arrive(Warp& warp, int lane, MBarrier& barrier, u32 count, bool 
         for (auto& [address, each] : barriers_)
             if (&each == &barrier && barrier.phases.now().arrivals())
                 finding.phases = {words_on(address, barrier, barrier.phases.now())};
+        if (std::string wait = warp.block->mbarriers.words_on_last_wait(warp); !wait.empty())
+            finding.phases.push_back(std::move(wait));
         block_.stop_at(std::move(finding));
     }
     note(warp, lane, barrier, count, 0, 0);

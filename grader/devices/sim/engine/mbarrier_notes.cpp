@@ -99,7 +99,7 @@ const Waiter* kept_by(const Waiters& waiters, const Waiter& at) {
 }
 
 // From wait to wait to the one that no other keeps from ending. In a circle: to one that has got a part of what it
-// needs, if there is one.
+// needs, if there is one, or else to one that nothing has ever arrived at.
 const Waiter& root_of(const Waiters& waiters) {
     std::vector<const Waiter*> chain{&waiters.front()};
     for (;;) {
@@ -113,7 +113,12 @@ const Waiter& root_of(const Waiters& waiters) {
         }
         const auto part = std::find_if(
             seen, chain.end(), [](const Waiter* each) { return each->barrier->phases.now().arrivals() > 0; });
-        return part == chain.end() ? **seen : **part;
+        if (part != chain.end()) return **part;
+        const auto left_out = std::find_if(seen, chain.end(), [](const Waiter* each) {
+            const Example before = example_for(*each);
+            return before.phase && before.address != each->address && !each->barrier->phases.now().arrivals();
+        });
+        return left_out == chain.end() ? **seen : **left_out;
     }
 }
 
@@ -137,6 +142,11 @@ std::string words_on_missing(const Waiters& waiters, const Waiter& at) {
         PhaseStep first = step;
         first.lanes = lanes & -lanes;
         const bool is_other = before.address != at.address;
+        if (is_other && !at.barrier->phase && !at.barrier->phases.now().arrivals())
+            return "; no thread has arrived there so far: " + threads_of(*at.block, {&first}) + " arrived on " +
+                   at.block->line_words(step.pc) + " at " + at.block->mbarriers.name(before.address) +
+                   " instead, and " +
+                   whereabouts(waiters, *at.block, step, first.lanes).substr(std::string("which ").size());
         return "; phase " + std::to_string(before.phase->number) +
                (is_other ? " of " + at.block->mbarriers.name(before.address) : " there") + " had an arrival on " +
                at.block->line_words(step.pc) + " by " + threads_of(*at.block, {&first}) + ", " +
