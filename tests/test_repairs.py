@@ -667,6 +667,13 @@ def test_a_return_that_is_too_much_is_named(tmp_path: Path) -> None:
     assert has(of_repair(verdict), f"line {line} is left out")
 
 
+def test_a_usual_mistake_has_its_line(tmp_path: Path) -> None:
+    """What the kernel is given and uses nowhere is tried as a term."""
+    verdict, line = wrong("rms_norm_f32", "/ cols + eps)", "/ cols)", tmp_path)
+    assert [clue.text for clue in verdict.clues if clue.about == "formula" and "without eps" in clue.text]
+    assert has(of_repair(verdict), f"on line {line}", "/ cols + eps`")
+
+
 def test_a_change_that_is_right_for_some_values_alone_is_not_named(tmp_path: Path) -> None:
     """Without the maximum in either place the quotients are right, until an exponential overflows."""
     verdict, _ = wrong("safe_softmax_f32", "__expf(x_row[col] - max) * scale", "__expf(x_row[col]) * scale", tmp_path)
@@ -698,7 +705,7 @@ def test_the_second_of_two_sums_on_a_line_changes_alone(name: str, right: str, b
 @pytest.mark.parametrize(
     ("name", "right", "by", "facts"),
     [
-        ("dot_product_f16x2_f32", "a2.y * b2.y", "a2.y * b2.x", ["element that it reads is another"]),
+        ("dot_product_f16x2_f32", "a2.y * b2.y", "a2.y * b2.x", ["`b2.x` is `b2.y`"]),
         ("hardswish_f16x8_pack", "for (int i = idx; i < n", "for (int i = idx + 1; i < n", ["0 in place of 1"]),
         ("rope_f32", "position[row], freq)", "position[first_row], freq)", ["`first_row` is `row`"]),
     ],
@@ -1095,6 +1102,20 @@ def test_of_several_values_that_are_right_none_is_said() -> None:
     found = [Change(4, f"`k / 2` is `k * {name}`", {}) for name in ("A", "B", "C")]
     assert repairs._specific(found[0], found[:2]) == found[0]
     assert repairs._specific(found[0], found).words == "`k / 2` has another value"
+
+
+def test_a_statement_that_may_stand_in_several_places_is_said_once() -> None:
+    at_4, at_5 = (Change(line, f"`m = all(m);` stands behind `line {line}`", {}) for line in (4, 5))
+    other = Change(6, "`warp(m)` is `all(m)`", {})
+    assert repairs._once([at_5, at_4]) == [at_5]
+    assert repairs._once([at_4, other, at_5]) == [other]
+
+
+def test_words_of_registers_are_vague_and_those_of_the_file_are_not() -> None:
+    for words in ("every step or factor is half as large", "an argument is 1 more", "it uses what line 4 reads"):
+        assert repairs._VAGUE.search(words)
+    for words in ("`<` is `<=`", "it uses `row` (line 4), in the place of `col`", "the constant is 2 in place of 1"):
+        assert not repairs._VAGUE.search(words)
 
 
 def given(*elements: float) -> Judged:

@@ -511,3 +511,82 @@ def test_a_line_with_an_edit_is_shown_where_its_words_do_not_say_which_place() -
     text = "__global__ void k(float* y) {\nfor (int i = 0; i < 8 / 2; i += 2) y[i] = 1; // 2\ny[3] = 2;\n}\n"
     shown = {(each.line, each.then) for each in edited(text, range(1, 9)).edits if each.words == "`2` is `1`"}
     assert (2, "for (int i = 0; i < 8 / 2; i += 1) y[i] = 1;") in shown and (3, "") in shown
+
+
+COMBINING = """\
+struct Add {
+    __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct Max {
+    __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+template <typename Op>
+__device__ float warp_reduce(float value, Op op) {
+    for (int offset = 16; offset > 0; offset /= 2) value = op(value, __shfl_xor_sync(~0u, value, offset));
+    return value;
+}
+template <typename Op>
+__device__ float block_reduce(float value, float neutral, Op op) {
+    value = warp_reduce(value, op);
+    __syncthreads();
+    return value;
+}
+__device__ float twice(float value) {
+    return 2.0f * value;
+}
+__global__ void k(const float* x, const float* weight, float* y, int n, float eps) {
+    float max = -INFINITY, sum = 0.0f;
+    for (int i = 0; i < n; ++i) max = fmaxf(max, x[i]);
+    for (int i = 0; i < n; ++i) sum += expf(x[i] - max);
+    sum = warp_reduce(sum, Add());
+    y[n] = rsqrtf(sum / n);
+    const float scale = sum;
+    y[0] = block_reduce(x[0], 0.0f, Add()) * scale;
+    max = twice(max);
+}
+"""
+
+
+def of_combining(text: str) -> dict[str, int]:
+    """The edits of a line, with their least ranks."""
+    [line] = [number for number, each in enumerate(COMBINING.split("\n"), 1) if text in each]
+    return least_ranks(COMBINING, line)
+
+
+def least_ranks(text: str, line: int) -> dict[str, int]:
+    edits = sorted(edited(text, {line}).edits, key=lambda each: -each.rank)
+    return {each.words: each.rank for each in edits}
+
+
+def test_what_a_thread_has_summed_up_is_combined_with_that_of_others() -> None:
+    found = of_combining("max = fmaxf(max, x[i])")
+    behind = "stands behind `for (int i = 0; i < n; ++i) max = fmaxf(max, x[i]);`"
+    assert found[f"`max = warp_reduce(max, Max());` {behind}"] == found[f"`max = warp_reduce(max, Add());` {behind}"]
+    assert f"`max = block_reduce(max, -INFINITY, Max());` {behind}" in found
+    assert not [words for words in found if "-INFINITY, Add()" in words or "twice" in words]
+    assert "`warp_reduce(sum, Add())` is `block_reduce(sum, 0.0f, Add())`" in of_combining("sum = warp_reduce")
+    assert not [words for words in of_combining("value = warp_reduce") if "block_reduce" in words]  # it calls itself
+
+
+def test_shuffles_go_over_the_lanes_of_a_row() -> None:
+    assert of_combining("offset = 16")["`16` is `2`"] == 0
+    assert least_ranks("__device__ void f(int v) {\n__shfl_xor_sync(~0u, v, 1);\n}", 2)["`1` is `2`"] == 0
+
+
+def test_what_a_kernel_is_given_and_does_not_use_is_a_term() -> None:
+    assert of_combining("rsqrtf(sum / n)")["`sum / n` is `sum / n + eps`"] == 1
+    assert not [words for words in of_combining("sum += expf") if "+ eps`" in words and "sum +=" in words]
+    assert "`x[i] * w[i]` is `x[i] * w[i] * b[i]`" in {
+        each.words
+        for each in edited(
+            "__global__ void k(float* y, float* x, float* w, float* b, int i) {\ny[i] = x[i] * w[i];\n}", {2}
+        ).edits
+    }
+
+
+def test_a_reciprocal_and_half_of_a_number() -> None:
+    assert of_combining("scale = sum")["`sum` is `1.0f / sum`"] == 3
+    text = (
+        "__device__ float of(int pair) {\n return pair;\n}\n__global__ void k(float* y, int col) {\ny[0] = of(col);\n}"
+    )
+    assert "`col` is `col / 2`" in {each.words for each in edited(text, {5}).edits}

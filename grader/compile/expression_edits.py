@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from grader.compile.edit_writer import VARIABLE, WORD, Writer
-from grader.compile.lane_edits import REGISTERS, of_quotient, of_register, of_row
+from grader.compile.lane_edits import REGISTERS, lanes_instead, of_quotient, of_register, of_row
 from grader.compile.source_tree import ASSIGNING, WHOLE, Closure, Node, Scope, Statement, Tree, Variable
 
 MOST_NAMES = 12  # in the place of one
@@ -19,6 +19,7 @@ MOST_BUILTIN = 4  # of them such as `threadIdx.x`
 MOST_TERMS = 6  # that are added to one
 MOST_FACTORS = 6  # that one is multiplied or divided by
 MOST_PAIRS = 6  # elements of a list of which any two may be exchanged; of longer ones those that are neighbours
+SHUFFLED = 2  # the argument of a shuffle that says how far
 LONGEST = 240  # characters of an expression that is edited as a whole
 _AXES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 _FLOATING = {"float", "double"}
@@ -101,6 +102,7 @@ class Expressions(ABC):
             for each in tree.body.scope or ()
             if each.is_fixed and each not in tree.parameters and each.name not in writer.used
         }
+        self.unused = [each for each in tree.parameters if not self.used[each.name]]
         self.divisors = {*re.findall(r"[/%]\s*([A-Za-z_]\w*)", body)}
 
     def of(self, node: Node | Statement) -> str:
@@ -294,6 +296,8 @@ class Expressions(ABC):
         if node.sign in ASSIGNING:
             self.node(left, is_set=True)
             self._wrap(right, [*self._wide_shift(left, right)], cast=False)
+            if node.sign == "=":
+                self.with_unused(right)
             self.root_value(right)
             return
         kinds = {self.type_of(left, node.scope), self.type_of(right, node.scope)}
@@ -485,7 +489,8 @@ class Expressions(ABC):
         own = self.of(node)
         short = shortened(own)
         if kind == "floating" and node.kind in ("name", "member", "call", "index"):
-            ways = [
+            ways = [(f"`{short}` is `1.0f / {short}`", f"1.0f / {own}", 3)]
+            ways += [
                 (f"`{short}` is `{short} {by} {size}`", f"{own} {by} {size}", 5 if node.kind == "call" else 6)
                 for size in self._sizes(node)[:3]
                 for by in ("/", "*")
@@ -553,6 +558,7 @@ class Expressions(ABC):
                 ways += [(f"`{shortened(own)}` is `{shortened(own)} + {each.name}`", f"{own} + {each.name}", 8)]
             ways += [(f"`{shortened(own)}` is `{each}`", each, 6) for each in self.elements(node) if each != own]
             if node.kind == "name":
+                ways += [*self._halves(own)]
                 ways += [
                     (f"`{own}` is `{size} - 1 - {own}`", f"{size} - 1 - {own}", 4) for size in self._sizes(node)[:2]
                 ]
@@ -563,16 +569,25 @@ class Expressions(ABC):
                 self._scaled(node)
         self.node(node)
 
+    @staticmethod
+    def _halves(own: str) -> Iterator[tuple[str, str, int]]:
+        """The number of a pair, or the place in one, where a number of elements stands."""
+        yield from ((f"`{own}` is `{own} {sign} 2`", f"{own} {sign} 2", 2) for sign in "/%")
+
     def _call(self, node: Node, *, is_set: bool) -> None:
         parts = node.parts
         if node.sign not in ("printf", "assert", "sizeof"):
             if not node.sign.startswith("__shfl"):  # of a lane's number in the place of a value much is right by chance
                 self._pairs(parts, is_kept=self._takes_places(node))
+            elif len(parts) > SHUFFLED and parts[SHUFFLED].kind == "number" and parts[SHUFFLED].sign != "0":
+                self._wrap(parts[SHUFFLED], [*lanes_instead(parts[SHUFFLED].sign)])
             self._without_call(node)
             self._other_function(node)
             if not self._takes_places(node):
                 self._negated(node)
         for part in parts:
+            if not self._takes_places(node):
+                self.with_unused(part)
             if re.match(r"(?:reinterpret|const)_cast<", node.sign) or (
                 part.kind != "name" and self._takes_places(node) and part.kind in ("index", "member")
             ):
@@ -582,11 +597,30 @@ class Expressions(ABC):
                 and kind_of(found_in(part.scope, part.sign)) in ("whole", "floating")
                 and node.sign in self.writer.returned
             ):
+                if self.type_of(part, part.scope) == "whole":
+                    self._wrap(part, [*self._halves(self.of(part))])
                 self.node(part)
             elif part.kind in ("binary", "call", "name"):
                 self.root_value(part)
             else:
                 self.node(part)
+
+    def with_unused(self, node: Node) -> None:
+        """A float, with one more term or factor that the function is given and nowhere uses."""
+        if self.type_of(node, node.scope) != "floating" or not self.unused:
+            return
+        own, indices = self.of(node), []
+        for match in re.finditer(r"\[([^\[\]]+)\]", own if "=" not in own else ""):
+            indices += [" ".join(match[1].split())]
+        terms = [each.name for each in self.unused if kind_of(each) == "floating"]
+        for each in self.unused:
+            if each.type.count("*") == 1 and _plain(each.type.replace("*", "").strip()) == "floating":
+                terms += [f"{each.name}[{index}]" for index in dict.fromkeys(indices)]
+        ways = [(sign, term) for term in terms[:MOST_TERMS] for sign in "+*-/"]
+        short = shortened(own)
+        self._wrap(
+            node, [(f"`{short}` is `{short} {sign} {term}`", f"({own}) {sign} {term}", 1) for sign, term in ways]
+        )
 
     def _negated(self, node: Node) -> None:
         """The negative of a packed number that a function is given."""
@@ -615,11 +649,21 @@ class Expressions(ABC):
         given = ", ".join(map(self.of, node.parts))
         others = _OTHER_FUNCTIONS.get(node.sign, ())
         self._wrap(node, [(f"`{node.sign}` is `{other}`", f"{other}({given})", 3) for other in others])
+        self._other_combination(node)
         name, _, argument = node.sign.removesuffix(">").partition("<")
         if name in self.writer.returned and (own := found_in(node.scope, argument)) is not None and own.is_fixed:
             fixed = [each.name for each in node.scope or () if each.is_fixed and each.name != argument]
             similar = [f"{name}<{each}>" for each in fixed if is_similar(each, argument)]
             self._wrap(node, [(f"`{node.sign}` is `{other}`", f"{other}({given})", 1) for other in similar])
+
+    def _other_combination(self, node: Node) -> None:
+        """A number is combined with those of more lanes, or of fewer, or by another operation."""
+        if not node.parts or node.sign not in {each.name for each in self.writer.combinations}:
+            return
+        known, own = {each.name for each in node.scope or ()}, self.of(node.parts[0])
+        fitting = [each for each in self.writer.combinations if each.name != self.tree.function.name]
+        others = [each.of(own) for each in fitting if each.names <= known]
+        self._wrap(node, [(f"`{shortened(self.of(node))}` is `{shortened(each)}`", each, 1) for each in others])
 
     def _list(self, node: Node, *, is_set: bool) -> None:
         if len(node.parts) == REGISTERS and len({_base(part) for part in node.parts if part.kind == "index"}) == 1:

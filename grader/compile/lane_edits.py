@@ -27,6 +27,11 @@ def of_quotient(left: str, sign: str, right: str) -> Iterator[Way]:
         yield f"`{own}` is `{left} {other} {by}`", f"({left}) {other} {by}", rank
 
 
+def lanes_instead(own: str) -> Iterator[Way]:
+    """The first or the last distance of the shuffles of a loop."""
+    yield from ((f"`{own}` is `{by}`", str(by), 0) for by in POWERS[::-1] if str(by) != own)
+
+
 def of_register(name: str, rank: int) -> Iterator[Way]:
     """The place of one of four registers: the second and the third exchanged, or two and two."""
     yield f"`{name}` is `{name} % 2 * 2 + {name} / 2`", f"({name}) % 2 * 2 + ({name}) / 2", rank

@@ -21,7 +21,7 @@ from grader.compile.expression_edits import (
     kind_of,
     shortened,
 )
-from grader.compile.lane_edits import all_lanes, all_members, of_two_rows
+from grader.compile.lane_edits import all_lanes, all_members, lanes_instead, of_two_rows
 from grader.compile.source_tree import ASSIGNING, Closure, Node, Statement, Tree, trees_of
 
 MOST_FACTORS = 4  # elements that what is added to a sum is multiplied by
@@ -70,8 +70,10 @@ class _Statements(Expressions):
     def statement(self, one: Statement) -> None:
         if one.kind == "block":
             self._moved(one.parts)
+            self._combined(one.parts)
         if one.kind == "loop":
             self._reset(one)
+            self._spanned(one)
         if one.kind == "simple":
             self._simple(one)
         if one.kind == "if" and len(one.parts) == 1 and _JUMPS.match(self.of(one.parts[0])):
@@ -85,6 +87,8 @@ class _Statements(Expressions):
         for node in one.nodes:
             if one.kind in ("declaration", "return") and not is_sum(node):
                 self._scaled(node)
+            if one.kind in ("declaration", "return"):
+                self.with_unused(node)
             if one.kind == "declaration" and "*" in one.declared[0].type:
                 self._shifted(node)
             self.root(node, is_condition=one.kind == "if")
@@ -227,6 +231,44 @@ class _Statements(Expressions):
                     break
                 if _may_depend(own, self.of(other)):
                     self._move(one, other.begin, f"{words} before `{shortened(self.of(other))}`", is_next=False)
+
+    def _spanned(self, one: Statement) -> None:
+        """A loop of shuffles goes over more lanes, or over fewer: those that have a row in common."""
+        head = one.nodes[: 2 if "__shfl" in self.of(one) else 0]
+        ends = [
+            node.parts[1] if node.kind == "binary" and node.sign in ("<", "<=", ">", ">=") else node for node in head
+        ]
+        for node in ends:
+            own = self.of(node)
+            if own not in ("0", "1") and self.type_of(node, node.scope) == "whole":
+                self._wrap(node, [*lanes_instead(own)])
+
+    def _combined(self, parts: Sequence[Statement]) -> None:
+        """What a lane or a thread has summed up is combined with that of the others, behind the loop that does it."""
+        for one, after in zip(parts, (*map(self.of, parts[1:]), ""), strict=True):
+            if one.kind != "loop" and (self.counters or one.kind not in ("simple", "if")):
+                continue
+            known = {each.name for each in one.scope or ()}
+            for target in dict.fromkeys(self._summed(one)) if one.end - one.begin <= LONGEST else ():
+                if not {*re.findall(r"(?<![\w.>])[A-Za-z_]\w*", target)} <= known:
+                    continue
+                for each in self.writer.combinations:
+                    call = f"{target} = {each.of(target)};"
+                    is_there = f"{each.name}(" in f"{self.of(one)} {after}" or each.name == self.tree.function.name
+                    if each.names <= known and not is_there:
+                        words = f"`{call}` stands behind `{shortened(self.of(one))}`"
+                        self._before(one.end, words, 2, call)
+
+    def _summed(self, one: Statement) -> Iterator[str]:
+        """The floats that it changes."""
+        for node in one.nodes if one.kind == "simple" else ():
+            if node.kind == "binary" and node.sign in ASSIGNING:
+                target, value = map(self.of, node.parts)
+                is_kept = node.sign != "=" or re.search(rf"(?<!\w){re.escape(target)}(?!\w)", value)
+                if (is_kept or not self.counters) and self.type_of(node.parts[0], one.scope) == "floating":
+                    yield target
+        for part in one.parts:
+            yield from self._summed(part)
 
     def _move(self, one: Statement, place: int, words: str, *, is_next: bool) -> None:
         if number := self.writer.new(one.begin, words, 3 if is_next else 7):
