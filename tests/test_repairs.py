@@ -37,6 +37,7 @@ from grader.judge.case import CaseKey
 from grader.judge.cause import without_refuted
 from grader.judge.comparison import Compared
 from grader.judge.lab import Judged
+from grader.judge.remainders import fixed_remainders, zero_quotients
 from grader.judge.repair_words import Names
 from grader.judge.repairs import MOVED_ALONE, SPOILT, UNMOVED, Trial, doubt, in_turn
 from grader.verdict import Clue, Kind, Verdict
@@ -826,7 +827,7 @@ def test_what_the_launcher_gives_a_kernel_is_named(
             ["`gridDim.x` is `blockDim.x`"],
         ),
         ("quant_int8_token_bf16", "F = 127.0f", "F = 128.0f", Kind.WRONG_ANSWER, ["`INT8_MAX_F` is 127"]),
-        ("swish_f16x8_pack", "swish(x2.y));", "swish(x2.x));", Kind.WRONG_ANSWER, ["element that it reads is another"]),
+        ("swish_f16x8_pack", "swish(x2.y));", "swish(x2.x));", Kind.WRONG_ANSWER, ["`x2.x` is `x2.y`"]),
         ("hardswish_f32x4", "(1.0f / 6.0f)", "(1 / 6)", Kind.WRONG_ANSWER, ["`1 / 6`", "whole numbers", "0"]),
         (
             "upsample_nearest2d_backward_f32",
@@ -1116,6 +1117,19 @@ def test_words_of_registers_are_vague_and_those_of_the_file_are_not() -> None:
         assert repairs._VAGUE.search(words)
     for words in ("`<` is `<=`", "it uses `row` (line 4), in the place of `col`", "the constant is 2 in place of 1"):
         assert not repairs._VAGUE.search(words)
+
+
+def test_a_remainder_that_is_always_0_is_known() -> None:
+    text = """\
+constexpr int STEP = 8;
+for (int k = 0; k < n; k += STEP) {
+    const int stage = k % 2;
+    const int other = k / STEP % 2, third = k % 3;
+}
+for (int k = 0; k < n; k += 1) stage = k % 2;
+"""
+    assert [*fixed_remainders(text)] == [3]
+    assert [*zero_quotients("x = 1 / 6;\ny = 6 / 1;")] == [(1, "1 / 6")]
 
 
 def given(*elements: float) -> Judged:

@@ -564,6 +564,7 @@ def test_what_a_thread_has_summed_up_is_combined_with_that_of_others() -> None:
     assert found[f"`max = warp_reduce(max, Max());` {behind}"] == found[f"`max = warp_reduce(max, Add());` {behind}"]
     assert f"`max = block_reduce(max, -INFINITY, Max());` {behind}" in found
     assert not [words for words in found if "-INFINITY, Add()" in words or "twice" in words]
+    assert not [words for words in of_combining("value = op(value") if "reduce" in words]  # it is not known there
     assert "`warp_reduce(sum, Add())` is `block_reduce(sum, 0.0f, Add())`" in of_combining("sum = warp_reduce")
     assert not [words for words in of_combining("value = warp_reduce") if "block_reduce" in words]  # it calls itself
 
@@ -590,3 +591,52 @@ def test_a_reciprocal_and_half_of_a_number() -> None:
         "__device__ float of(int pair) {\n return pair;\n}\n__global__ void k(float* y, int col) {\ny[0] = of(col);\n}"
     )
     assert "`col` is `col / 2`" in {each.words for each in edited(text, {5}).edits}
+
+
+def test_what_a_comment_says_is_no_element() -> None:
+    text = "__global__ void k(int* y, const int* x, int n) {\n// all of x[0..n-1]\ny[0] = x[n - 1] + n;\n}\n"
+    assert not [each.words for each in edited(text, {3}).edits if ".." in each.words]
+
+
+def test_a_quotient_is_rounded_up_to_a_multiple_of_what_the_todo_names() -> None:
+    text = """\
+constexpr int VEC = 8;
+__global__ void k(int* y, int n, int parts) {
+    // TODO(1): Parts of a multiple of VEC. (~1 line)
+    const int part = (n + parts - 1) / parts;
+    // END TODO(1)
+    y[0] = part + VEC;
+}
+"""
+    assert least_ranks(text, 4)["`(n + parts - 1) / parts` is rounded up to a multiple of `VEC`"] == 1
+
+
+def test_the_bits_of_a_swizzle_and_the_rounds_of_a_loop() -> None:
+    text = "__device__ int f(int row, int c) {\nreturn c ^ (row / 2 % 4);\n}\n"
+    assert least_ranks(text, 2)["`row / 2 % 4` is `row % 8`"] == 1
+    loop = "__global__ void k(int* y, int n) {\nfor (int i = 0; i < n; i += 8) {\ny[i % 2] = 0;\n}\n}\n"
+    assert least_ranks(loop, 3)["`i % 2` is `i / 8 % 2`"] == 0
+
+
+def test_usual_forms_of_numbers() -> None:
+    text = "__device__ float f(float x) {\nreturn expf(x) - 1.0f;\n}\n"
+    assert least_ranks(text, 2)["`expf(x) - 1.0f` is `expm1f(x)`"] == 1
+    lanes = "__device__ int f(unsigned x) {\nint a = __ffs(x) - 1;\nreturn 31 - __clz(x);\n}\n"
+    assert "`__ffs(x) - 1` is `31 - __clz(x)`" in least_ranks(lanes, 2)
+    assert "`31 - __clz(x)` is `__ffs(x) - 1`" in least_ranks(lanes, 3)
+    turns = "__device__ void f(float x, float* y) {\nsincospif(x, y, y + 1);\n}\n"
+    assert least_ranks(turns, 2)["`x` is `2.0f * x`"] == 3
+    pairs = "__device__ half2 f(float a, float b) {\nreturn __halves2half2(__float2half(a), __float2half(b));\n}\n"
+    assert "`__float2half(a)` and `__float2half(b)` are exchanged" in least_ranks(pairs, 2)
+
+
+def test_what_counts_elements_is_added_to_pointers_to_vectors() -> None:
+    text = """\
+__global__ void k(const half* x, half* y, int i) {
+    const half2* from = reinterpret_cast<const half2*>(x) + i;
+    half2* to = reinterpret_cast<half2*>(y) + i;
+    *to = *from;
+}
+"""
+    found = [each.words for each in edited(text, {2, 3}).edits]
+    assert "`i` is `i / 2` here and on line 3" in found

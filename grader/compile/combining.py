@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grader.content.functions import Code, Function
 
@@ -19,9 +19,10 @@ _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 
 @dataclass(frozen=True)
 class Combination:
-    """A function that combines, and what it is given beside the number."""
+    """A function that combines, which is known from a place of the file on, and what it is given beside the number."""
 
     name: str
+    known_at: int
     others: tuple[str, ...]
 
     def of(self, value: str) -> str:
@@ -51,9 +52,9 @@ def combinations_of(code: Code, returned: Mapping[str, str]) -> list[Combination
     operations = re.findall(r"\bstruct\s+(\w+)\s*\{[^{}]*\boperator\s*\(\s*\)", code.text)
     for each in chosen:
         if len(each.parameters) == 1:
-            found[Combination(each.name, ())] = None
+            found[Combination(each.name, each.end, ())] = None
         for others in _given(code, each):
-            found.update(dict.fromkeys(_alike(each.name, others, operations)))
+            found.update(dict.fromkeys(_alike(Combination(each.name, each.end, others), operations)))
     return [*found][:MOST_CALLS]
 
 
@@ -65,15 +66,14 @@ def _given(code: Code, function: Function) -> Iterator[tuple[str, ...]]:
             yield tuple(" ".join(part.split()) for part in parts[1:])
 
 
-def _alike(name: str, others: tuple[str, ...], operations: Sequence[str]) -> Iterator[Combination]:
+def _alike(one: Combination, operations: Sequence[str]) -> Iterator[Combination]:
     """The same with another operation. Where there is a neutral element, too, the other one belongs to that."""
-    yield Combination(name, others)
+    yield one
     for operation in operations:
-        given = tuple(_with(other, operation) for other in others)
-        if given != others:
-            yield Combination(
-                name, tuple(_NEUTRAL[1 - _NEUTRAL.index(each)] if each in _NEUTRAL else each for each in given)
-            )
+        given = tuple(_with(other, operation) for other in one.others)
+        if given != one.others:
+            others = (_NEUTRAL[1 - _NEUTRAL.index(each)] if each in _NEUTRAL else each for each in given)
+            yield replace(one, others=tuple(others))
 
 
 def _with(other: str, operation: str) -> str:

@@ -10,7 +10,17 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from grader.compile.edit_writer import VARIABLE, WORD, Writer
-from grader.compile.lane_edits import REGISTERS, lanes_instead, of_quotient, of_register, of_row
+from grader.compile.lane_edits import (
+    REGISTERS,
+    accurate,
+    lanes_instead,
+    nearest_bit,
+    of_bits,
+    of_counter,
+    of_quotient,
+    of_register,
+    of_row,
+)
 from grader.compile.source_tree import ASSIGNING, WHOLE, Closure, Node, Scope, Statement, Tree, Variable
 
 MOST_NAMES = 12  # in the place of one
@@ -304,6 +314,8 @@ class Expressions(ABC):
         self._wrap(node, [*self._unsigned(node)])
         if kinds <= {"whole", "floating", "truth"}:
             self._wrap(node, [*self._operators(node, is_whole=kinds == {"whole"})])
+        if node.sign == "+" and left.kind == "binary" and left.sign == "+" and self._is_pointer(left.parts[0]):
+            self._wrap(node, [*self._transposed(node)])
         if node.sign == "+" and self._is_pointer(left) and self.type_of(right, node.scope) == "whole":
             self._wrap(node, [(f"`{shortened(self.of(node))}` is `{self.of(left)}` alone", self.of(left), 3)])
         if node.sign in ("+", "-"):
@@ -314,6 +326,9 @@ class Expressions(ABC):
             self._divisor(right)
             if kinds == {"whole"} and self._is_place(left) and self._is_few(right):
                 self._wrap(node, [*of_quotient(self.of(left), node.sign, self.of(right))])
+        self._alternating(node)
+        self._wrap(node, [*accurate(node.sign, *map(self.of, node.parts))])
+        self._wrap(node, [*nearest_bit(node.sign, *map(self.of, node.parts))])
         if node.sign in _COMPARING and self.counters and "mma" in self.text:
             for part in node.parts:
                 self._row_of_register(node, part)
@@ -327,6 +342,28 @@ class Expressions(ABC):
                 self.facing = part, self.of(other)
             self.node(part)
             self.is_compared, self.facing = before, None
+
+    def _alternating(self, node: Node) -> None:
+        """The remainder of a loop's counter, and the part of a swizzle that has the bits of a row."""
+        if node.sign == "%":
+            left, right = map(self.of, node.parts)
+            for counter, step in self.counters if node.parts[0].kind == "name" else ():
+                if counter == left:
+                    self._wrap(node, [*of_counter(self.of(node), counter, step, right)])
+        for part in node.parts if node.sign == "^" else ():
+            inner = _ungrouped(part)
+            if inner.kind == "binary" and inner.sign in ("/", "%") and inner.parts[1].kind == "number":
+                first = inner.parts[0]
+                is_shifted = first.kind == "binary" and first.sign == "/" and first.parts[1].kind == "number"
+                self._wrap(inner, [*of_bits(self.of(first.parts[0] if is_shifted else first), self.of(inner))])
+
+    def _multiples(self, node: Node) -> Iterator[tuple[str, str, int]]:
+        """A quotient that is rounded up to a multiple of a constant: of one that the TODO names first."""
+        own, asked = self.of(node), self.writer.asked_for(node.begin)
+        for name in self._constants(node)[:MOST_FACTORS]:
+            rank = 1 if name in asked else 5
+            words = f"`{shortened(own)}` is rounded up to a multiple of `{name}`"
+            yield words, f"(({own}) + ({name}) - 1) / ({name}) * ({name})", rank
 
     def _unsigned(self, node: Node) -> Iterator[tuple[str, str, int]]:
         """A signed number of 32 bits that is joined with another one shifted by 32: its sign would fill those bits."""
@@ -424,6 +461,7 @@ class Expressions(ABC):
             yield f"`{own}` is `{own} * {right}`", f"({left}) / ({right}) * ({right})", rounded
             is_count = node.parts[1].kind != "number" and not _BUILTIN.search(left)
             yield f"`{own}` is rounded up", f"(({left}) + ({right}) - 1) / ({right})", 2 if is_count else 3
+            yield from self._multiples(node) if is_count else ()
         if is_whole and sign not in _COMPARING and all(part.kind in ("name", "number") for part in node.parts):
             names = [each.name for each in node.scope or () if kind_of(each) == "whole" and not each.is_fixed]
             yield from ((f"`{own}` is `{name}`", name, 6) for name in names[:MOST_TERMS] if name not in (left, right))
@@ -458,14 +496,19 @@ class Expressions(ABC):
             yield f"`{own}` is `{given}`", given, 4
 
     def _transposed(self, node: Node) -> Iterator[tuple[str, str, int]]:
-        """``row * cols + col`` is ``col * rows + row``: the matrix is stored the other way round."""
+        """``row * cols + col`` is ``col * rows + row``: the matrix is stored the other way round. So is what a pointer
+        points to."""
         product, last = map(_ungrouped, node.parts)
+        before = ""
+        if product.kind == "binary" and product.sign == "+" and self._is_pointer(product.parts[0]):
+            before, product = f"{self.of(product.parts[0])} + ", _ungrouped(product.parts[1])
         if product.kind != "binary" or product.sign != "*" or last.kind not in ("name", "member"):
             return
         first, pitch, behind = (self.of(each) for each in (*product.parts, last))
         for size in dict.fromkeys([*self._sizes(node), *self._constants(node), pitch]):
-            text = f"{behind} * {size} + {first}"
-            yield f"`{shortened(self.of(node))}` is `{shortened(text)}`", f"({behind}) * ({size}) + ({first})", 3
+            text = f"{before}{behind} * {size} + {first}"
+            code = f"{before}({behind}) * ({size}) + ({first})"
+            yield f"`{shortened(self.of(node))}` is `{shortened(text)}`", code, 2 if before else 3
 
     def _constants(self, node: Node) -> list[str]:
         """Those that are near, then all others that the function uses; not those that the expression has."""
@@ -533,7 +576,7 @@ class Expressions(ABC):
         }
         known = {each.name for each in node.scope or ()}
         found = [
-            f"{name}[{index}]" for name in sorted(given) for index in re.findall(rf"\b{name}\[([^\[\]]+)\]", self.text)
+            f"{name}[{index}]" for name in sorted(given) for index in re.findall(rf"\b{name}\[([^\[\]]+)\]", self.plain)
         ]
         found = [each for each in dict.fromkeys(found) if {*re.findall(r"(?<![\w.])[A-Za-z_]\w*", each)} <= known]
         return found[:2]
@@ -588,6 +631,7 @@ class Expressions(ABC):
         for part in parts:
             if not self._takes_places(node):
                 self.with_unused(part)
+                self._doubled(part)
             if re.match(r"(?:reinterpret|const)_cast<", node.sign) or (
                 part.kind != "name" and self._takes_places(node) and part.kind in ("index", "member")
             ):
@@ -604,6 +648,12 @@ class Expressions(ABC):
                 self.root_value(part)
             else:
                 self.node(part)
+
+    def _doubled(self, node: Node) -> None:
+        """Twice a float that a function is given, and half of it."""
+        if node.kind in ("name", "member") and self.type_of(node, node.scope) == "floating":
+            own = self.of(node)
+            self._wrap(node, [(f"`{own}` is `{by} * {own}`", f"{by} * {own}", 3) for by in ("2.0f", "0.5f")])
 
     def with_unused(self, node: Node) -> None:
         """A float, with one more term or factor that the function is given and nowhere uses."""
@@ -661,7 +711,7 @@ class Expressions(ABC):
         if not node.parts or node.sign not in {each.name for each in self.writer.combinations}:
             return
         known, own = {each.name for each in node.scope or ()}, self.of(node.parts[0])
-        fitting = [each for each in self.writer.combinations if each.name != self.tree.function.name]
+        fitting = [each for each in self.writer.combinations if each.known_at < self.tree.body.begin]
         others = [each.of(own) for each in fitting if each.names <= known]
         self._wrap(node, [(f"`{shortened(self.of(node))}` is `{shortened(each)}`", each, 1) for each in others])
 
@@ -683,7 +733,9 @@ class Expressions(ABC):
             kind = self.type_of(first, first.scope)
             if kind != self.type_of(second, second.scope):
                 kind = ""
-            if kind in ("whole", "floating"):
+            if first.kind == second.kind == "call" and first.sign == second.sign and len(first.parts) == 1 and not kind:
+                self._exchange(first, second, 1)
+            elif kind in ("whole", "floating"):
                 places = [each.kind in ("index", "member") for each in (first, second)]
                 if all(places) or not (any(places) and is_kept):
                     self._exchange(first, second, 1, cast=not all(places))

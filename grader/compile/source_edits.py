@@ -254,7 +254,7 @@ class _Statements(Expressions):
                     continue
                 for each in self.writer.combinations:
                     call = f"{target} = {each.of(target)};"
-                    is_there = f"{each.name}(" in f"{self.of(one)} {after}" or each.name == self.tree.function.name
+                    is_there = f"{each.name}(" in f"{self.of(one)} {after}" or each.known_at > self.tree.body.begin
                     if each.names <= known and not is_there:
                         words = f"`{call}` stands behind `{shortened(self.of(one))}`"
                         self._before(one.end, words, 2, call)
@@ -332,6 +332,7 @@ class _Statements(Expressions):
                 self._joint(root, [each for each in (*names, *more) if each.sign in common], other)
                 self._signs(root, other)
                 self._rows(root, other)
+                self._offsets(root, other)
                 met |= common
 
     def _rounded(self, roots: Sequence[tuple[Node, list[Node]]], place: int) -> None:
@@ -378,6 +379,20 @@ class _Statements(Expressions):
                 number = self.writer.new(first.begin, f"{words} both `{which[1:-1]}`", 1)
                 for node in (first, second) if number else ():
                     self._around(node, f"({VARIABLE}=={number}u?{which}:", ")")
+
+    def _offsets(self, root: Node, other: Node) -> None:
+        """What is added to two pointers counts elements, and they point to vectors of so many."""
+        if root.kind != "binary" or not root.sign == other.sign == "+" or "_cast<" not in self.of(root.parts[0]):
+            return
+        first, second = (each.parts[1] for each in (root, other))
+        own = self.of(first)
+        if self.of(second) != own or self.type_of(first, root.scope) != "whole" or not self._may_edit((first, second)):
+            return
+        for by in ("2", *self._constants(root)):
+            words = f"`{own}` is `{own} / {by}` here and on line {self.writer.line_at(second.begin)}"
+            number = self.writer.new(first.begin, words, 1)
+            for node in (first, second) if number else ():
+                self._around(node, f"({VARIABLE}=={number}u?({own})/({by}):", ")")
 
     def _names(self, node: Node) -> Iterator[Node]:
         """The variables in an expression that are whole numbers and not set there."""

@@ -62,6 +62,7 @@ from grader.judge.coverage import AGAIN
 from grader.judge.lab import Judged, Lab, judged
 from grader.judge.launcher_changes import LauncherChange, launcher_changes, roomier
 from grader.judge.origins import lines_of_values
+from grader.judge.remainders import fixed_remainders, zero_quotients
 from grader.judge.repair_words import Names
 from grader.judge.search import Compiler
 from grader.sandbox.child import SandboxError
@@ -82,7 +83,7 @@ EDIT_CASES = 8  # that an edit must make right, at least: there are many, and so
 FAR = 1000  # lines from a finding: of a line that none of its values come from
 OF_OTHER_LINE = 2  # ranks that an edit is after others, on a line that is not suspected
 EDIT_ROUNDS = 3  # times the instructions of the call without edits: a loop that does not end is stopped early
-FARTHER, LONGER = 500_000, 6  # instructions of a call again, where a finding ended the one without: how many may be
+FARTHER, LONGER = 1_200_000, 5  # instructions of a call again, where a finding ended the one without: how many may be
 LARGEST_EDITED = 6 << 20  # bytes of PTX with all edits
 OF_CHOSEN = 1.5e-7  # what it costs to read a byte of them
 PAIR_SECONDS = 0.4  # for two changes at once, in either code
@@ -132,6 +133,7 @@ _ALWAYS = re.compile(r"`([^`]+)` holds always")
 # What is said of an instruction, or of a register: an edit of the line says it better, in the line's own terms.
 _VAGUE = re.compile(
     r"\bits (?:product|sum|difference) is its (?:first|second) part alone|\bthe comparison is another"
+    r"|\bits (?:quotient|remainder)(?: by \d+)? is (?:a|the) (?:remainder|quotient)"
     r"|\ban offset that it computes|\bits (?:product with|quotient by) a power of two|\bevery step or factor"
     r"|\bthe whole number that becomes a float|\bbecomes a float, in the place|\ban argument is|\bits result is"
     r"|\b(?:what|a number of|a number that) line \d+|\banother value\b|\ba variable or element that it reads"
@@ -143,7 +145,6 @@ _EARLY = re.compile(r"accumulator of the wgmma on line \d+ \(called on line (\d+
 _VALUE = re.compile(r"(`[^`]+`) is `")
 _ADDED = re.compile(r"`([^`]+);` stands behind `")
 _INSTEAD = re.compile(r"`([^`]+\))` is `([^`]+\))`")
-_QUOTIENT = re.compile(r"(?<![\w.])(\d+) ?/ ?(\d+)(?![\w.])")
 _WHOLE = re.compile(r"\bconstexpr\s+(?:unsigned|u?int\w*)\s+(\w+)\s*=")
 _REAL = re.compile(r"\bconstexpr\s+float\s+(\w+)\s*=\s*(-?\d[\d.]*(?:e-?\d+)?)f;")
 
@@ -485,11 +486,9 @@ def _clue(
 
 def _zero_quotients(source: str, own: Collection[int]) -> Iterator[Clue]:
     """The first line with a quotient of two whole numbers that is 0: nvcc leaves nothing of it to change."""
-    code = Code(source)
-    for found in _QUOTIENT.finditer(code.text):
-        line = code.line_at(found.start())
-        if int(found[1]) < int(found[2]) and int(found[1]) and line in own:
-            words = f"on line {line} `{found[0]}` is a quotient of whole numbers, rounded down: 0"
+    for line, quotient in zero_quotients(source):
+        if line in own:
+            words = f"on line {line} `{quotient}` is a quotient of whole numbers, rounded down: 0"
             yield Clue("repair", words, line=line)
             return
 
@@ -573,6 +572,9 @@ def _of_kernels(
     ``is_found``: one of the launcher does already, so nothing is compiled. To wait for everything comes last.
     """
     trial, failed, near = files.trial, cases[0], _lines_of(finding) if finding is not None else ()
+    lines = {*fixed_remainders(files.source)} & {*own} if not is_found else {}
+    if lines and (found := _found_edited(files, cases, near, lines)):
+        return found, []
     if trial.kind in OF_ORDER and not is_found:
         waits = _between(finding) & {*own}
         if found := _found(trial, cases, own, (OF_CALLS,), near) or _found(trial, cases, waits, (ALL_WAITS,), near):
