@@ -327,8 +327,7 @@ class Expressions(ABC):
             if kinds == {"whole"} and self._is_place(left) and self._is_few(right):
                 self._wrap(node, [*of_quotient(self.of(left), node.sign, self.of(right))])
         self._alternating(node)
-        self._wrap(node, [*accurate(node.sign, *map(self.of, node.parts))])
-        self._wrap(node, [*nearest_bit(node.sign, *map(self.of, node.parts))])
+        self._wrap(node, [way for of in (accurate, nearest_bit) for way in of(node.sign, *map(self.of, node.parts))])
         if node.sign in _COMPARING and self.counters and "mma" in self.text:
             for part in node.parts:
                 self._row_of_register(node, part)
