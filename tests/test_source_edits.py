@@ -640,3 +640,47 @@ __global__ void k(const half* x, half* y, int i) {
 """
     found = [each.words for each in edited(text, {2, 3}).edits]
     assert "`i` is `i / 2` here and on line 3" in found
+
+
+def test_the_place_within_a_part_is_a_remainder() -> None:
+    text = "constexpr int N = 4;\n__device__ float f(float a[2][4], int k) {\nreturn a[k / N][k];\n}\n"
+    assert least_ranks(text, 3)["`k` is `k % N`"] == 0
+
+
+def test_registers_of_two_calls_are_exchanged() -> None:
+    text = "__device__ void f(unsigned* v) {\nmma(v[0], v[2]);\nmma(v[1], v[3]);\n}\n"
+    assert "`v[2]` and `v[1]` of line 3 are exchanged" in {each.words for each in edited(text, {2, 3}).edits}
+
+
+def test_what_was_computed_once_is_computed_where_it_is_used() -> None:
+    text = """\
+__global__ void k(const float* s, float* y) {
+    const int first = threadIdx.x;
+    const float scale = s[first / 4];
+    for (int i = 0; i < 4; ++i) {
+        const int v = first + i;
+        y[v] = scale;
+    }
+}
+"""
+    ranks = least_ranks(text, 6)
+    assert ranks["`scale` is `s[v / 4]`"] == 2 and "`v` is `threadIdx.x`" in ranks
+
+
+def test_a_running_sum_is_rescaled_before_a_maximum_grows() -> None:
+    text = """\
+__device__ void f(const float* x, float max, float sum, int n) {
+    for (int i = 0; i < n; ++i) {
+        max = fmaxf(max, x[i]);
+        sum += __expf(x[i] - max);
+    }
+}
+"""
+    words = "`sum *= __expf(max - fmaxf(max, x[i]));` stands before `max = fmaxf(max, x[i]);`"
+    assert words in least_ranks(text, 3)
+
+
+def test_a_pointer_to_a_matrix_that_is_stored_the_other_way_round() -> None:
+    head = "__global__ void k(const float* a, float* y, int rows, int cols, int r, int c)"
+    text = f"{head} {{\ny[0] = *(a + r * cols + c);\n}}\n"
+    assert least_ranks(text, 2)["`a + r * cols + c` is `a + c * rows + r`"] == 1

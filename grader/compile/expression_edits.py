@@ -202,6 +202,21 @@ class Expressions(ABC):
             steps = self.steps.get(own.name, {}) if head is None else ()
             ways += [(f"`{own.name}` is `{own.name} / {by} * {by}`", f"{own.name} / {by} * {by}", 2) for by in steps]
         self._wrap(node, ways, cast=kind_of(own) in ("whole", "floating") and not is_set)
+        if not is_set and not self.is_head:
+            self._wrap(node, [*self._recomputed(own, node)])
+
+    def _recomputed(self, own: Variable, node: Node) -> Iterator[tuple[str, str, int]]:
+        """What was computed once is computed here, of a variable that is visible only now."""
+        made = re.compile(rf"\bconst \w+ {own.name}\s*=([^;{{}}]+);").search(self.plain, own.at - LONGEST, node.begin)
+        if made is None or not own.is_const or kind_of(own) not in ("whole", "floating"):
+            return
+        value = " ".join(made[1].split())
+        later = [each for each in node.scope or () if each.at > own.at and kind_of(each) == "whole"]
+        earlier = [each.name for each in node.scope or () if each.at < own.at and kind_of(each) == "whole"]
+        for name in [name for name in earlier if re.search(rf"(?<![\w.]){name}\b", value) and name in self.given]:
+            for other in later[:MOST_BUILTIN]:
+                text = re.sub(rf"(?<![\w.]){name}\b", other.name, value)
+                yield f"`{own.name}` is `{shortened(text)}`", text, 2
 
     def _others(self, own: Variable, node: Node, *, is_set: bool = False) -> list[tuple[str, int]]:
         """What may stand in the place of a variable, the likeliest first, each with its rank."""
@@ -507,7 +522,8 @@ class Expressions(ABC):
         for size in dict.fromkeys([*self._sizes(node), *self._constants(node), pitch]):
             text = f"{before}{behind} * {size} + {first}"
             code = f"{before}({behind}) * ({size}) + ({first})"
-            yield f"`{shortened(self.of(node))}` is `{shortened(text)}`", code, 2 if before else 3
+            is_given = any(each.name == size for each in self.tree.parameters)
+            yield f"`{shortened(self.of(node))}` is `{shortened(text)}`", code, 1 if before and is_given else 3
 
     def _constants(self, node: Node) -> list[str]:
         """Those that are near, then all others that the function uses; not those that the expression has."""
@@ -751,6 +767,7 @@ class Expressions(ABC):
                 self._exchange(first, second, 1)
         own = found_in(node.scope, chain[0].sign) if chain[0].kind == "name" else None
         extents = re.findall(r"\[([^\]]*)\]", own.dims) if own is not None else []
+        self._within(chain[1:])
         for place, part in enumerate(chain[1:], 1):
             if part.kind == "name" and extents[place - 1 : place] == [str(REGISTERS)]:
                 self._wrap(part, [*of_register(part.sign, self._rank_of_register(part))])
@@ -760,6 +777,15 @@ class Expressions(ABC):
             self.root_value(part)
             self.is_index = was
         self.node(chain[0], is_set=True)
+
+    def _within(self, indices: Sequence[Node]) -> None:
+        """``a[k / N][k]`` is ``a[k / N][k % N]``: the place within a part of so many."""
+        for part in indices:
+            if part.kind == "binary" and part.sign == "/" and part.parts[0].kind == "name":
+                own, by = map(self.of, part.parts)
+                for other in indices:
+                    if self.of(other) == own:
+                        self._wrap(other, [(f"`{own}` is `{own} % {by}`", f"({own}) % ({by})", 0)])
 
     def _rank_of_register(self, node: Node) -> int:
         """Where the lines around make row and column of a register's number, one of these is at fault more often."""

@@ -124,7 +124,8 @@ class _Statements(Expressions):
             if node.sign == "+=" and self.type_of(node.parts[0], one.scope) == "floating":
                 alternatives += [*self._all_of_vector(node)]
                 self._weighed(node.parts[1])
-            if node.sign == "=" and node.parts[1].kind in ("name", "index", "member"):
+            is_kept = node.parts[1].kind == "call" and node.parts[1].sign in ("fmaxf", "max")
+            if node.sign == "=" and (is_kept or node.parts[1].kind in ("name", "index", "member")):
                 self._rescaled(one, left, right)
         if not re.search(r"sync|fence|barrier|commit|wait|arrive|cp_async", own):
             alternatives.append((f"`{shortened(own)}` is left out", ";", 2))
@@ -230,7 +231,8 @@ class _Statements(Expressions):
                 if names & between:
                     break
                 if _may_depend(own, self.of(other)):
-                    self._move(one, other.begin, f"{words} before `{shortened(self.of(other))}`", is_next=False)
+                    is_next = one.kind == "simple" and other is parts[at - 1] and other.kind == "if"
+                    self._move(one, other.begin, f"{words} before `{shortened(self.of(other))}`", is_next=is_next)
 
     def _spanned(self, one: Statement) -> None:
         """A loop of shuffles goes over more lanes, or over fewer: those that have a row in common."""
@@ -333,6 +335,7 @@ class _Statements(Expressions):
                 self._signs(root, other)
                 self._rows(root, other)
                 self._offsets(root, other)
+                self._registers(root, other)
                 met |= common
 
     def _rounded(self, roots: Sequence[tuple[Node, list[Node]]], place: int) -> None:
@@ -379,6 +382,17 @@ class _Statements(Expressions):
                 number = self.writer.new(first.begin, f"{words} both `{which[1:-1]}`", 1)
                 for node in (first, second) if number else ():
                     self._around(node, f"({VARIABLE}=={number}u?{which}:", ")")
+
+    def _registers(self, root: Node, other: Node) -> None:
+        """Two calls of a function that takes registers of one array: each has one of the other's."""
+        if not root.kind == other.kind == "call" or root.sign != other.sign:
+            return
+        pairs = [[part for part in node.parts if _is_register(part)] for node in (root, other)]
+        for first in pairs[0]:
+            for second in pairs[1]:
+                if self.of(first.parts[0]) == self.of(second.parts[0]):
+                    words = f"`{self.of(first)}` and `{self.of(second)}` of line {self.writer.line_at(second.begin)}"
+                    self._exchange(first, second, 1, f"{words} are exchanged")
 
     def _offsets(self, root: Node, other: Node) -> None:
         """What is added to two pointers counts elements, and they point to vectors of so many."""
@@ -464,6 +478,10 @@ def _similar(name: str, other: str, third: str) -> str:
 def _common(one: str, other: str) -> int:
     """The letters that two names begin with."""
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _is_register(node: Node) -> bool:
+    return node.kind == "index" and node.parts[1].kind == "number" and node.parts[0].kind == "name"
 
 
 def _roots(one: Statement) -> Iterator[Node]:
