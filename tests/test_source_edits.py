@@ -684,3 +684,17 @@ def test_a_pointer_to_a_matrix_that_is_stored_the_other_way_round() -> None:
     head = "__global__ void k(const float* a, float* y, int rows, int cols, int r, int c)"
     text = f"{head} {{\ny[0] = *(a + r * cols + c);\n}}\n"
     assert least_ranks(text, 2)["`a + r * cols + c` is `a + c * rows + r`"] == 1
+
+
+def test_a_parameter_begins_every_round_as_it_was_given() -> None:
+    text = """\
+__device__ void f(uint2 key, int n, const int* x) {
+    for (int b = 0; b < n; ++b) {
+        key.x += 3u;
+    }
+}
+"""
+    words = "`key` is what the function is given, at the start of each round of the loop"
+    assert least_ranks(text, 2)[words] == 1
+    assert "const auto kata_given_key=key;" in edited(text, {2}).text
+    assert not [each for each in least_ranks(text, 2) if each.startswith("`n` is what")]

@@ -61,6 +61,7 @@ class _Statements(Expressions):
         super().__init__(writer, tree)
         self.sums = [*_sums(tree.body, self.plain)]  # targets of `+=`, with the loops around
         self.factors = [*_factors(tree.body, self.plain)]
+        self.kept = set[str]()  # parameters whose first value is kept
 
     def function(self) -> None:
         """All edits of it: first those of several places at once."""
@@ -73,6 +74,7 @@ class _Statements(Expressions):
             self._combined(one.parts)
         if one.kind == "loop":
             self._reset(one)
+            self._given_again(one)
             self._spanned(one)
         if one.kind == "simple":
             self._simple(one)
@@ -317,6 +319,24 @@ class _Statements(Expressions):
                 words = f"`{each.name}` is set to 0 at the start of each round of the loop"
                 self._before(body.begin + 1, words, 2, f"kata_zero({each.name});")
 
+    def _given_again(self, one: Statement) -> None:
+        """A parameter that the loop changes begins every round with what the function was given."""
+        body = one.parts[0] if one.parts else None
+        if body is None or body.kind != "block":
+            return
+        for each in self.tree.parameters:
+            is_value = not re.search(r"[*&]", each.type) and not each.dims and not each.is_const and not each.is_fixed
+            if not is_value or not _changes_part(self.of(body), each.name):
+                continue
+            kept = f"kata_given_{each.name}"
+            words = f"`{each.name}` is what the function is given, at the start of each round of the loop"
+            if number := self.writer.new(body.begin + 1, words, 1):
+                if each.name not in self.kept:
+                    self.writer.add(self.tree.body.begin + 1, f"const auto {kept}={each.name};", closes=False)
+                self.kept.add(each.name)
+                text = f"if({VARIABLE}=={number}u){{{each.name}={kept};}}"
+                self.writer.add(body.begin + 1, text, closes=False)
+
     # -- several places at once ---------------------------------------------------------------------------------------
 
     def _together(self) -> None:
@@ -526,6 +546,11 @@ def _changes(text: str, name: str) -> bool:
     assigned = rf"(?<![\w.]){name}\b(?:\s*(?:\[[^\]]*\]|\.\w+))*\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)"
     pattern = rf"{assigned}|\w+(?:<[^<>;]*>)?\([^;]*\b{name}\b"
     return re.search(pattern, text) is not None
+
+
+def _changes_part(text: str, name: str) -> bool:
+    """Whether a statement sets a variable, or a member of it."""
+    return re.search(rf"(?<![\w.]){name}(?:\.\w+)?\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)", text) is not None
 
 
 def _is_known(target: str, known: Collection[str], loops: Sequence[tuple[str, str]]) -> bool:
