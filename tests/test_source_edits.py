@@ -698,3 +698,8 @@ __device__ void f(uint2 key, int n, const int* x) {
     assert least_ranks(text, 2)[words] == 1
     assert "const auto kata_given_key=key;" in edited(text, {2}).text
     assert not [each for each in least_ranks(text, 2) if each.startswith("`n` is what")]
+
+
+def test_an_empty_block_and_a_sum_that_is_compared() -> None:
+    text = "__device__ void f(int a, int b, int* y) {\n{}\ny[0] = a + b > 0;\n}\n"
+    assert least_ranks(text, 3)["`a + b` is `b` alone"] == 2

@@ -226,7 +226,7 @@ class _Statements(Expressions):
             for other in parts[at + 1 : at + FARTHEST]:
                 if not _may_depend(own, self.of(other)):
                     continue
-                is_next = other is parts[at + 1] and other.kind == one.kind == "simple"
+                is_next = other is parts[at + 1] and other.kind in ("simple", "if")
                 self._move(one, other.end, f"{words} behind `{shortened(self.of(other))}`", is_next=is_next)
             for other in parts[max(at - FARTHEST + 1, 0) : at][::-1]:
                 between |= {each.name for each in other.declared}
@@ -249,7 +249,7 @@ class _Statements(Expressions):
 
     def _combined(self, parts: Sequence[Statement]) -> None:
         """What a lane or a thread has summed up is combined with that of the others, behind the loop that does it."""
-        for one, after in zip(parts, (*map(self.of, parts[1:]), ""), strict=True):
+        for one, after in zip(parts, (*map(self.of, parts[1:]), ""), strict=False):
             if one.kind != "loop" and (self.counters or one.kind not in ("simple", "if")):
                 continue
             known = {each.name for each in one.scope or ()}
