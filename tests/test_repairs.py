@@ -1119,6 +1119,27 @@ def test_words_of_registers_are_vague_and_those_of_the_file_are_not() -> None:
         assert not repairs._VAGUE.search(words)
 
 
+def test_a_loop_s_variable_is_not_replaced_in_its_own_head() -> None:
+    trial = replace(trial_of(), source="int all = 4;\nfor (int i = 0; i < n; i += all) {\nx = i;\nint i = 0;\n}\n")
+    words = "a number that it uses is what line 1 computes, in the place of what line {} computes"
+    assert trial.replaces_counter(Change(2, words.format(2), {}))
+    assert not trial.replaces_counter(Change(3, words.format(4), {}))
+
+
+def test_more_cases_are_called_as_long_as_instructions_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit below 0 would be none at all."""
+    spec = SimpleNamespace(
+        named_sizes=[{"n": n} for n in range(9)], work=lambda sizes: 1, values=[SimpleNamespace(name="")]
+    )
+    late = SimpleNamespace(executed=repairs.LARGE_INSTRUCTIONS + 1, findings=[SimpleNamespace(kind=Kind.TIME_OUT)])
+    called = []
+    lab = SimpleNamespace(spec=spec, kata=None, limits=Limits())
+    monkeypatch.setattr(repairs, "allowed", lambda kata, sizes: True)
+    monkeypatch.setattr(repairs.CaseKey, "of", lambda *_: "")
+    monkeypatch.setattr(Trial, "call", lambda self, *_, limits: (None, called.append(limits.instructions) or late))
+    assert replace(trial_of(), lab=lab).more_are_right(None) and called == [repairs.LARGE_INSTRUCTIONS]
+
+
 def test_a_remainder_that_is_always_0_is_known() -> None:
     text = """\
 constexpr int STEP = 8;

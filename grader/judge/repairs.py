@@ -129,6 +129,7 @@ OF_ORDER = (Kind.RACE, Kind.UNINITIALISED, Kind.DEADLOCK)  # findings that a bar
 _LEFT_ONE = re.compile(r"\bthe constant is [01] in place of (\d+)\b")
 _STEP = re.compile(r"\bthe constant is (\d+) in place of 1(?![.\d])")
 _COUNTING = re.compile(r"\bfor\s*\([^;]*;[^;<]*<\s*(\w+)\s*;\s*(?:\+\+\w+|\w+\+\+)\s*\)")
+_COUNTER = re.compile(r"\bfor\s*\([^;]*?\b(\w+)\s*=(?!=)[^;]*;")
 _ALWAYS = re.compile(r"`([^`]+)` holds always")
 # What is said of an instruction, or of a register: an edit of the line says it better, in the line's own terms.
 _VAGUE = re.compile(
@@ -206,6 +207,17 @@ class Trial:
         names = [name for name in names if re.search(rf"(?<![\w.]){name}\b", line)]
         is_number = re.search(rf"(?<![\w.]){found[1]}(?![\w.])", line) is not None
         return not is_number and any(len({*lines_with(name, self.source)}) > 2 for name in names)
+
+    def replaces_counter(self, change: Change) -> bool:
+        """Whether it puts another number in the place of a loop's variable, in the loop's own head: then the loop ends
+        early, or counts something else."""
+        loop = _COUNTER.search(self.source.split("\n")[change.line - 1]) if self.source else None
+        said = self.names.named(change.words, change.line) if loop is not None else ""
+        return loop is not None and f"in the place of `{loop[1]}`" in said
+
+    @cached_property
+    def names(self) -> Names:
+        return Names(self.source)
 
     def write(self, text: Sequence[str]) -> Path:
         self.written += 1
@@ -369,6 +381,8 @@ class Trial:
         spec, left = self.lab.spec, LARGE_INSTRUCTIONS
         sizes = [each for each in spec.named_sizes if allowed(self.lab.kata, each) and spec.work(each) <= LARGE_WORK]
         for nth, each in enumerate(sorted(sizes, key=spec.work, reverse=True)[:CONFIRMED]):
+            if left <= 0:
+                break
             key = CaseKey.of(spec, each, spec.values[nth % len(spec.values)].name, CONFIRMED_SEED + nth)
             case, outcome = self.call(key, ptx, prepared, limits=replace(self.lab.limits, instructions=left))
             left -= outcome.executed
@@ -895,7 +909,7 @@ def _right_ones(
             return
         if rank >= most or change.line in trial.unreached or trial.dropped.issuperset(change.lines):
             continue
-        if trial.leaves_one(change):
+        if trial.leaves_one(change) or trial.replaces_counter(change):
             continue
         short = trial.write_short(change)
         right = trial.is_right(failed, short, trial.limit)
