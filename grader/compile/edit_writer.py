@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from grader.compile.combining import Combination, combinations_of
+from grader.compile.combinations import Combination, combinations_of
 from grader.content.functions import Code, relatives_of, without_comments
 from grader.content.skeleton import Todo, todos
 
