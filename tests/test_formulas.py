@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from grader.content import formulas
+from grader.content.dtype import DTYPES
 from grader.content.formulas import one_by_one, side_by_side
+from grader.judge.encoding import decode
 
 pytestmark = passed_before.GRADER
 
@@ -69,3 +71,9 @@ def test_parts_of_a_part_are_worked_out_one_by_one() -> None:
     with one_by_one():
         assert {*side_by_side(inner, [(1,), (2,)])} == {threading.get_ident()}
     assert threading.get_ident() not in side_by_side(inner, [(1,), (2,)])
+
+
+def test_the_bytes_of_one_fp8_format_are_numbers_of_the_other() -> None:
+    raw = numpy.arange(256, dtype=numpy.uint8)
+    e4m3, e5m2 = (decode(raw, DTYPES[name]) for name in ("fp8_e4m3", "fp8_e5m2"))
+    numpy.testing.assert_array_equal(formulas.e4m3_as_e5m2(e4m3), e5m2)

@@ -37,6 +37,7 @@ from grader.judge.case import CaseKey
 from grader.judge.cause import without_refuted
 from grader.judge.comparison import Compared
 from grader.judge.lab import Judged
+from grader.judge.remainders import fixed_remainders, zero_quotients
 from grader.judge.repair_words import Names
 from grader.judge.repairs import MOVED_ALONE, SPOILT, UNMOVED, Trial, doubt, in_turn
 from grader.verdict import Clue, Kind, Verdict
@@ -674,6 +675,13 @@ def test_a_return_that_is_too_much_is_named(tmp_path: Path) -> None:
     assert has(of_repair(verdict), f"line {line} is left out")
 
 
+def test_a_usual_mistake_has_its_line(tmp_path: Path) -> None:
+    """What the kernel is given and uses nowhere is tried as a term."""
+    verdict, line = wrong("rms_norm_f32", "/ cols + eps)", "/ cols)", tmp_path)
+    assert [clue.text for clue in verdict.clues if clue.about == "formula" and "without eps" in clue.text]
+    assert has(of_repair(verdict), f"on line {line}", "/ cols + eps`")
+
+
 def test_a_change_that_is_right_for_some_values_alone_is_not_named(tmp_path: Path) -> None:
     """Without the maximum in either place the quotients are right, until an exponential overflows."""
     verdict, _ = wrong("safe_softmax_f32", "__expf(x_row[col] - max) * scale", "__expf(x_row[col]) * scale", tmp_path)
@@ -705,7 +713,7 @@ def test_the_second_of_two_sums_on_a_line_changes_alone(name: str, right: str, b
 @pytest.mark.parametrize(
     ("name", "right", "by", "facts"),
     [
-        ("dot_product_f16x2_f32", "a2.y * b2.y", "a2.y * b2.x", ["element that it reads is another"]),
+        ("dot_product_f16x2_f32", "a2.y * b2.y", "a2.y * b2.x", ["`b2.x` is `b2.y`"]),
         ("hardswish_f16x8_pack", "for (int i = idx; i < n", "for (int i = idx + 1; i < n", ["0 in place of 1"]),
         ("rope_f32", "position[row], freq)", "position[first_row], freq)", ["`first_row` is `row`"]),
     ],
@@ -826,7 +834,7 @@ def test_what_the_launcher_gives_a_kernel_is_named(
             ["`gridDim.x` is `blockDim.x`"],
         ),
         ("quant_int8_token_bf16", "F = 127.0f", "F = 128.0f", Kind.WRONG_ANSWER, ["`INT8_MAX_F` is 127"]),
-        ("swish_f16x8_pack", "swish(x2.y));", "swish(x2.x));", Kind.WRONG_ANSWER, ["element that it reads is another"]),
+        ("swish_f16x8_pack", "swish(x2.y));", "swish(x2.x));", Kind.WRONG_ANSWER, ["`x2.x` is `x2.y`"]),
         ("hardswish_f32x4", "(1.0f / 6.0f)", "(1 / 6)", Kind.WRONG_ANSWER, ["`1 / 6`", "whole numbers", "0"]),
         (
             "upsample_nearest2d_backward_f32",
@@ -1102,6 +1110,54 @@ def test_of_several_values_that_are_right_none_is_said() -> None:
     found = [Change(4, f"`k / 2` is `k * {name}`", {}) for name in ("A", "B", "C")]
     assert repairs._specific(found[0], found[:2]) == found[0]
     assert repairs._specific(found[0], found).words == "`k / 2` has another value"
+
+
+def test_a_statement_that_may_stand_in_several_places_is_said_once() -> None:
+    at_4, at_5 = (Change(line, f"`m = all(m);` stands behind `line {line}`", {}) for line in (4, 5))
+    other = Change(6, "`warp(m)` is `all(m)`", {})
+    assert repairs._once([at_5, at_4]) == [at_5]
+    assert repairs._once([at_4, other, at_5]) == [other]
+
+
+def test_words_of_registers_are_vague_and_those_of_the_file_are_not() -> None:
+    for words in ("every step or factor is half as large", "an argument is 1 more", "it uses what line 4 reads"):
+        assert repairs._VAGUE.search(words)
+    for words in ("`<` is `<=`", "it uses `row` (line 4), in the place of `col`", "the constant is 2 in place of 1"):
+        assert not repairs._VAGUE.search(words)
+
+
+def test_a_loop_s_variable_is_not_replaced_in_its_own_head() -> None:
+    trial = replace(trial_of(), source="int all = 4;\nfor (int i = 0; i < n; i += all) {\nx = i;\nint i = 0;\n}\n")
+    words = "a number that it uses is what line 1 computes, in the place of what line {} computes"
+    assert trial.replaces_counter(Change(2, words.format(2), {}))
+    assert not trial.replaces_counter(Change(3, words.format(4), {}))
+
+
+def test_more_cases_are_called_as_long_as_instructions_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit below 0 would be none at all."""
+    spec = SimpleNamespace(
+        named_sizes=[{"n": n} for n in range(9)], work=lambda sizes: 1, values=[SimpleNamespace(name="")]
+    )
+    late = SimpleNamespace(executed=repairs.LARGE_INSTRUCTIONS + 1, findings=[SimpleNamespace(kind=Kind.TIME_OUT)])
+    called = []
+    lab = SimpleNamespace(spec=spec, kata=None, limits=Limits())
+    monkeypatch.setattr(repairs, "allowed", lambda kata, sizes: True)
+    monkeypatch.setattr(repairs.CaseKey, "of", lambda *_: "")
+    monkeypatch.setattr(Trial, "call", lambda self, *_, limits: (None, called.append(limits.instructions) or late))
+    assert replace(trial_of(), lab=lab).more_are_right(None) and called == [repairs.LARGE_INSTRUCTIONS]
+
+
+def test_a_remainder_that_is_always_0_is_known() -> None:
+    text = """\
+constexpr int STEP = 8;
+for (int k = 0; k < n; k += STEP) {
+    const int stage = k % 2;
+    const int other = k / STEP % 2, third = k % 3;
+}
+for (int k = 0; k < n; k += 1) stage = k % 2;
+"""
+    assert [*fixed_remainders(text)] == [3]
+    assert [*zero_quotients("x = 1 / 6;\ny = 6 / 1;")] == [(1, "1 / 6")]
 
 
 def given(*elements: float) -> Judged:

@@ -511,3 +511,195 @@ def test_a_line_with_an_edit_is_shown_where_its_words_do_not_say_which_place() -
     text = "__global__ void k(float* y) {\nfor (int i = 0; i < 8 / 2; i += 2) y[i] = 1; // 2\ny[3] = 2;\n}\n"
     shown = {(each.line, each.then) for each in edited(text, range(1, 9)).edits if each.words == "`2` is `1`"}
     assert (2, "for (int i = 0; i < 8 / 2; i += 1) y[i] = 1;") in shown and (3, "") in shown
+
+
+COMBINING = """\
+struct Add {
+    __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct Max {
+    __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+template <typename Op>
+__device__ float warp_reduce(float value, Op op) {
+    for (int offset = 16; offset > 0; offset /= 2) value = op(value, __shfl_xor_sync(~0u, value, offset));
+    return value;
+}
+template <typename Op>
+__device__ float block_reduce(float value, float neutral, Op op) {
+    value = warp_reduce(value, op);
+    __syncthreads();
+    return value;
+}
+__device__ float twice(float value) {
+    return 2.0f * value;
+}
+__global__ void k(const float* x, const float* weight, float* y, int n, float eps) {
+    float max = -INFINITY, sum = 0.0f;
+    for (int i = 0; i < n; ++i) max = fmaxf(max, x[i]);
+    for (int i = 0; i < n; ++i) sum += expf(x[i] - max);
+    sum = warp_reduce(sum, Add());
+    y[n] = rsqrtf(sum / n);
+    const float scale = sum;
+    y[0] = block_reduce(x[0], 0.0f, Add()) * scale;
+    max = twice(max);
+}
+"""
+
+
+def of_combining(text: str) -> dict[str, int]:
+    """The edits of a line, with their least ranks."""
+    [line] = [number for number, each in enumerate(COMBINING.split("\n"), 1) if text in each]
+    return least_ranks(COMBINING, line)
+
+
+def least_ranks(text: str, line: int) -> dict[str, int]:
+    edits = sorted(edited(text, {line}).edits, key=lambda each: -each.rank)
+    return {each.words: each.rank for each in edits}
+
+
+def test_what_a_thread_has_summed_up_is_combined_with_that_of_others() -> None:
+    found = of_combining("max = fmaxf(max, x[i])")
+    behind = "stands behind `for (int i = 0; i < n; ++i) max = fmaxf(max, x[i]);`"
+    assert found[f"`max = warp_reduce(max, Max());` {behind}"] == found[f"`max = warp_reduce(max, Add());` {behind}"]
+    assert f"`max = block_reduce(max, -INFINITY, Max());` {behind}" in found
+    assert not [words for words in found if "-INFINITY, Add()" in words or "twice" in words]
+    assert not [words for words in of_combining("value = op(value") if "reduce" in words]  # it is not known there
+    assert "`warp_reduce(sum, Add())` is `block_reduce(sum, 0.0f, Add())`" in of_combining("sum = warp_reduce")
+    assert not [words for words in of_combining("value = warp_reduce") if "block_reduce" in words]  # it calls itself
+
+
+def test_shuffles_go_over_the_lanes_of_a_row() -> None:
+    assert of_combining("offset = 16")["`16` is `2`"] == 0
+    assert least_ranks("__device__ void f(int v) {\n__shfl_xor_sync(~0u, v, 1);\n}", 2)["`1` is `2`"] == 0
+
+
+def test_what_a_kernel_is_given_and_does_not_use_is_a_term() -> None:
+    assert of_combining("rsqrtf(sum / n)")["`sum / n` is `sum / n + eps`"] == 1
+    assert not [words for words in of_combining("sum += expf") if "+ eps`" in words and "sum +=" in words]
+    assert "`x[i] * w[i]` is `x[i] * w[i] * b[i]`" in {
+        each.words
+        for each in edited(
+            "__global__ void k(float* y, float* x, float* w, float* b, int i) {\ny[i] = x[i] * w[i];\n}", {2}
+        ).edits
+    }
+
+
+def test_a_reciprocal_and_half_of_a_number() -> None:
+    assert of_combining("scale = sum")["`sum` is `1.0f / sum`"] == 3
+    text = (
+        "__device__ float of(int pair) {\n return pair;\n}\n__global__ void k(float* y, int col) {\ny[0] = of(col);\n}"
+    )
+    assert "`col` is `col / 2`" in {each.words for each in edited(text, {5}).edits}
+
+
+def test_what_a_comment_says_is_no_element() -> None:
+    text = "__global__ void k(int* y, const int* x, int n) {\n// all of x[0..n-1]\ny[0] = x[n - 1] + n;\n}\n"
+    assert not [each.words for each in edited(text, {3}).edits if ".." in each.words]
+
+
+def test_a_quotient_is_rounded_up_to_a_multiple_of_what_the_todo_names() -> None:
+    text = """\
+constexpr int VEC = 8;
+__global__ void k(int* y, int n, int parts) {
+    // TODO(1): Parts of a multiple of VEC. (~1 line)
+    const int part = (n + parts - 1) / parts;
+    // END TODO(1)
+    y[0] = part + VEC;
+}
+"""
+    assert least_ranks(text, 4)["`(n + parts - 1) / parts` is rounded up to a multiple of `VEC`"] == 1
+
+
+def test_the_bits_of_a_swizzle_and_the_rounds_of_a_loop() -> None:
+    text = "__device__ int f(int row, int c) {\nreturn c ^ (row / 2 % 4);\n}\n"
+    assert least_ranks(text, 2)["`row / 2 % 4` is `row % 8`"] == 1
+    loop = "__global__ void k(int* y, int n) {\nfor (int i = 0; i < n; i += 8) {\ny[i % 2] = 0;\n}\n}\n"
+    assert least_ranks(loop, 3)["`i % 2` is `i / 8 % 2`"] == 0
+
+
+def test_usual_forms_of_numbers() -> None:
+    text = "__device__ float f(float x) {\nreturn expf(x) - 1.0f;\n}\n"
+    assert least_ranks(text, 2)["`expf(x) - 1.0f` is `expm1f(x)`"] == 1
+    lanes = "__device__ int f(unsigned x) {\nint a = __ffs(x) - 1;\nreturn 31 - __clz(x);\n}\n"
+    assert "`__ffs(x) - 1` is `31 - __clz(x)`" in least_ranks(lanes, 2)
+    assert "`31 - __clz(x)` is `__ffs(x) - 1`" in least_ranks(lanes, 3)
+    turns = "__device__ void f(float x, float* y) {\nsincospif(x, y, y + 1);\n}\n"
+    assert least_ranks(turns, 2)["`x` is `2.0f * x`"] == 3
+    pairs = "__device__ half2 f(float a, float b) {\nreturn __halves2half2(__float2half(a), __float2half(b));\n}\n"
+    assert "`__float2half(a)` and `__float2half(b)` are exchanged" in least_ranks(pairs, 2)
+
+
+def test_what_counts_elements_is_added_to_pointers_to_vectors() -> None:
+    text = """\
+__global__ void k(const half* x, half* y, int i) {
+    const half2* from = reinterpret_cast<const half2*>(x) + i;
+    half2* to = reinterpret_cast<half2*>(y) + i;
+    *to = *from;
+}
+"""
+    found = [each.words for each in edited(text, {2, 3}).edits]
+    assert "`i` is `i / 2` here and on line 3" in found
+
+
+def test_the_place_within_a_part_is_a_remainder() -> None:
+    text = "constexpr int N = 4;\n__device__ float f(float a[2][4], int k) {\nreturn a[k / N][k];\n}\n"
+    assert least_ranks(text, 3)["`k` is `k % N`"] == 0
+
+
+def test_registers_of_two_calls_are_exchanged() -> None:
+    text = "__device__ void f(unsigned* v) {\nmma(v[0], v[2]);\nmma(v[1], v[3]);\n}\n"
+    assert "`v[2]` and `v[1]` of line 3 are exchanged" in {each.words for each in edited(text, {2, 3}).edits}
+
+
+def test_what_was_computed_once_is_computed_where_it_is_used() -> None:
+    text = """\
+__global__ void k(const float* s, float* y) {
+    const int first = threadIdx.x;
+    const float scale = s[first / 4];
+    for (int i = 0; i < 4; ++i) {
+        const int v = first + i;
+        y[v] = scale;
+    }
+}
+"""
+    ranks = least_ranks(text, 6)
+    assert ranks["`scale` is `s[v / 4]`"] == 2 and "`v` is `threadIdx.x`" in ranks
+
+
+def test_a_running_sum_is_rescaled_before_a_maximum_grows() -> None:
+    text = """\
+__device__ void f(const float* x, float max, float sum, int n) {
+    for (int i = 0; i < n; ++i) {
+        max = fmaxf(max, x[i]);
+        sum += __expf(x[i] - max);
+    }
+}
+"""
+    words = "`sum *= __expf(max - fmaxf(max, x[i]));` stands before `max = fmaxf(max, x[i]);`"
+    assert words in least_ranks(text, 3)
+
+
+def test_a_pointer_to_a_matrix_that_is_stored_the_other_way_round() -> None:
+    head = "__global__ void k(const float* a, float* y, int rows, int cols, int r, int c)"
+    text = f"{head} {{\ny[0] = *(a + r * cols + c);\n}}\n"
+    assert least_ranks(text, 2)["`a + r * cols + c` is `a + c * rows + r`"] == 1
+
+
+def test_a_parameter_begins_every_round_as_it_was_given() -> None:
+    text = """\
+__device__ void f(uint2 key, int n, const int* x) {
+    for (int b = 0; b < n; ++b) {
+        key.x += 3u;
+    }
+}
+"""
+    words = "`key` is what the function is given, at the start of each round of the loop"
+    assert least_ranks(text, 2)[words] == 1
+    assert "const auto kata_given_key=key;" in edited(text, {2}).text
+    assert not [each for each in least_ranks(text, 2) if each.startswith("`n` is what")]
+
+
+def test_an_empty_block_and_a_sum_that_is_compared() -> None:
+    text = "__device__ void f(int a, int b, int* y) {\n{}\ny[0] = a + b > 0;\n}\n"
+    assert least_ranks(text, 3)["`a + b` is `b` alone"] == 2

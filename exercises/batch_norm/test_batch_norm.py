@@ -191,12 +191,18 @@ def normed(
     outside: float = 0.0,
     early: bool = False,
     apart: int = 0,
+    of_means: bool = False,
 ) -> tuple[ndarray, ...]:
     """A norm over count - ``less``, with another eps or one ``outside`` of the root, or with relu before residual.
-    ``apart``: vectors of a channel whose squares are around their own mean, not the channel's."""
+    ``apart``: vectors of a channel whose squares are around their own mean, not the channel's. ``of_means``: its mean
+    is that of the chunks' means, of which the last may have fewer elements."""
     import numpy
 
     mean, _ = statistics(x)
+    if of_means:
+        vectors = x.swapaxes(0, 1).reshape(x.shape[1], -1, x.shape[3])
+        chunks = [vectors[:, at : at + CHUNK] for at in range(0, vectors.shape[1], CHUNK)]
+        mean = numpy.mean([part.mean(axis=(1, 2)) for part in chunks], axis=0)
     squares = ((x - per_channel(mean)) ** 2).sum(axis=(0, 2, 3))
     if apart:
         vectors = x.swapaxes(0, 1).reshape(x.shape[1], -1, x.shape[3])
@@ -219,6 +225,9 @@ NEAR_MISSES = {
     ),
     "the squares of each chunk are around its own mean: the distance between the means is missing": (
         lambda x, residual, weight, bias, sizes: normed(x, residual, weight, bias, apart=CHUNK)
+    ),
+    "the mean is that of the chunks' means, though the last chunk may have fewer elements": (
+        lambda x, residual, weight, bias, sizes: normed(x, residual, weight, bias, of_means=True)
     ),
     "relu before the residual is added": lambda x, residual, weight, bias, sizes: normed(
         x, residual, weight, bias, early=True

@@ -15,8 +15,10 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from grader.content.functions import relatives_of, without_comments
+from grader.compile.combinations import Combination, combinations_of
+from grader.content.functions import Code, relatives_of, without_comments
 from grader.content.skeleton import Todo, todos
 
 VARIABLE = "kata_edit"
@@ -81,6 +83,10 @@ class Writer:
         for todo in todos(self.text):
             code = "\n".join(lines[todo.line : todo.end - 1])
             self.asked.append((todo, {*WORD.findall(todo.text)} - {*WORD.findall(code)}))
+
+    @cached_property
+    def combinations(self) -> list[Combination]:
+        return combinations_of(Code(self.text), self.returned)
 
     def asked_for(self, place: int) -> set[str]:
         """The words that the text of the TODO at a place has, and that its code lacks."""

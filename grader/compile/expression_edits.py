@@ -10,7 +10,17 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from grader.compile.edit_writer import VARIABLE, WORD, Writer
-from grader.compile.lane_edits import REGISTERS, of_quotient, of_register, of_row
+from grader.compile.lane_edits import (
+    REGISTERS,
+    accurate,
+    lanes_instead,
+    nearest_bit,
+    of_bits,
+    of_counter,
+    of_quotient,
+    of_register,
+    of_row,
+)
 from grader.compile.source_tree import ASSIGNING, WHOLE, Closure, Node, Scope, Statement, Tree, Variable
 
 MOST_NAMES = 12  # in the place of one
@@ -19,6 +29,7 @@ MOST_BUILTIN = 4  # of them such as `threadIdx.x`
 MOST_TERMS = 6  # that are added to one
 MOST_FACTORS = 6  # that one is multiplied or divided by
 MOST_PAIRS = 6  # elements of a list of which any two may be exchanged; of longer ones those that are neighbours
+SHUFFLED = 2  # the argument of a shuffle that says how far
 LONGEST = 240  # characters of an expression that is edited as a whole
 _AXES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 _FLOATING = {"float", "double"}
@@ -101,6 +112,7 @@ class Expressions(ABC):
             for each in tree.body.scope or ()
             if each.is_fixed and each not in tree.parameters and each.name not in writer.used
         }
+        self.unused = [each for each in tree.parameters if not self.used[each.name]]
         self.divisors = {*re.findall(r"[/%]\s*([A-Za-z_]\w*)", body)}
 
     def of(self, node: Node | Statement) -> str:
@@ -190,6 +202,21 @@ class Expressions(ABC):
             steps = self.steps.get(own.name, {}) if head is None else ()
             ways += [(f"`{own.name}` is `{own.name} / {by} * {by}`", f"{own.name} / {by} * {by}", 2) for by in steps]
         self._wrap(node, ways, cast=kind_of(own) in ("whole", "floating") and not is_set)
+        if not is_set and not self.is_head:
+            self._wrap(node, [*self._recomputed(own, node)])
+
+    def _recomputed(self, own: Variable, node: Node) -> Iterator[tuple[str, str, int]]:
+        """What was computed once is computed here, of a variable that is visible only now."""
+        made = re.compile(rf"\bconst \w+ {own.name}\s*=([^;{{}}]+);").search(self.plain, own.at - LONGEST, node.begin)
+        if made is None or not own.is_const or kind_of(own) not in ("whole", "floating"):
+            return
+        value = " ".join(made[1].split())
+        later = [each for each in node.scope or () if each.at > own.at and kind_of(each) == "whole"]
+        earlier = [each.name for each in node.scope or () if each.at < own.at and kind_of(each) == "whole"]
+        for name in [name for name in earlier if re.search(rf"(?<![\w.]){name}\b", value) and name in self.given]:
+            for other in later[:MOST_BUILTIN]:
+                text = re.sub(rf"(?<![\w.]){name}\b", other.name, value)
+                yield f"`{own.name}` is `{shortened(text)}`", text, 2
 
     def _others(self, own: Variable, node: Node, *, is_set: bool = False) -> list[tuple[str, int]]:
         """What may stand in the place of a variable, the likeliest first, each with its rank."""
@@ -294,12 +321,16 @@ class Expressions(ABC):
         if node.sign in ASSIGNING:
             self.node(left, is_set=True)
             self._wrap(right, [*self._wide_shift(left, right)], cast=False)
+            if node.sign == "=":
+                self.with_unused(right)
             self.root_value(right)
             return
         kinds = {self.type_of(left, node.scope), self.type_of(right, node.scope)}
         self._wrap(node, [*self._unsigned(node)])
         if kinds <= {"whole", "floating", "truth"}:
             self._wrap(node, [*self._operators(node, is_whole=kinds == {"whole"})])
+        if node.sign == "+" and left.kind == "binary" and left.sign == "+" and self._is_pointer(left.parts[0]):
+            self._wrap(node, [*self._transposed(node)])
         if node.sign == "+" and self._is_pointer(left) and self.type_of(right, node.scope) == "whole":
             self._wrap(node, [(f"`{shortened(self.of(node))}` is `{self.of(left)}` alone", self.of(left), 3)])
         if node.sign in ("+", "-"):
@@ -310,6 +341,8 @@ class Expressions(ABC):
             self._divisor(right)
             if kinds == {"whole"} and self._is_place(left) and self._is_few(right):
                 self._wrap(node, [*of_quotient(self.of(left), node.sign, self.of(right))])
+        self._alternating(node)
+        self._wrap(node, [way for of in (accurate, nearest_bit) for way in of(node.sign, *map(self.of, node.parts))])
         if node.sign in _COMPARING and self.counters and "mma" in self.text:
             for part in node.parts:
                 self._row_of_register(node, part)
@@ -323,6 +356,28 @@ class Expressions(ABC):
                 self.facing = part, self.of(other)
             self.node(part)
             self.is_compared, self.facing = before, None
+
+    def _alternating(self, node: Node) -> None:
+        """The remainder of a loop's counter, and the part of a swizzle that has the bits of a row."""
+        if node.sign == "%":
+            left, right = map(self.of, node.parts)
+            for counter, step in self.counters if node.parts[0].kind == "name" else ():
+                if counter == left:
+                    self._wrap(node, [*of_counter(self.of(node), counter, step, right)])
+        for part in node.parts if node.sign == "^" else ():
+            inner = _ungrouped(part)
+            if inner.kind == "binary" and inner.sign in ("/", "%") and inner.parts[1].kind == "number":
+                first = inner.parts[0]
+                is_shifted = first.kind == "binary" and first.sign == "/" and first.parts[1].kind == "number"
+                self._wrap(inner, [*of_bits(self.of(first.parts[0] if is_shifted else first), self.of(inner))])
+
+    def _multiples(self, node: Node) -> Iterator[tuple[str, str, int]]:
+        """A quotient that is rounded up to a multiple of a constant: of one that the TODO names first."""
+        own, asked = self.of(node), self.writer.asked_for(node.begin)
+        for name in self._constants(node)[:MOST_FACTORS]:
+            rank = 1 if name in asked else 5
+            words = f"`{shortened(own)}` is rounded up to a multiple of `{name}`"
+            yield words, f"(({own}) + ({name}) - 1) / ({name}) * ({name})", rank
 
     def _unsigned(self, node: Node) -> Iterator[tuple[str, str, int]]:
         """A signed number of 32 bits that is joined with another one shifted by 32: its sign would fill those bits."""
@@ -420,14 +475,16 @@ class Expressions(ABC):
             yield f"`{own}` is `{own} * {right}`", f"({left}) / ({right}) * ({right})", rounded
             is_count = node.parts[1].kind != "number" and not _BUILTIN.search(left)
             yield f"`{own}` is rounded up", f"(({left}) + ({right}) - 1) / ({right})", 2 if is_count else 3
+            yield from self._multiples(node) if is_count else ()
         if is_whole and sign not in _COMPARING and all(part.kind in ("name", "number") for part in node.parts):
             names = [each.name for each in node.scope or () if kind_of(each) == "whole" and not each.is_fixed]
             yield from ((f"`{own}` is `{name}`", name, 6) for name in names[:MOST_TERMS] if name not in (left, right))
         if sign not in _COMPARING:
             rank = 4 if sign in ("+", "-") and node.parts[1].kind == "number" else 6
+            rank = 2 if self.is_compared and sign == "+" else rank
             yield f"`{own}` is `{shortened(left)}` alone", left, rank
         if sign not in (*_COMPARING, "/", "%", "-", "<<", ">>"):
-            yield f"`{own}` is `{shortened(right)}` alone", right, 6
+            yield f"`{own}` is `{shortened(right)}` alone", right, 2 if self.is_compared and sign == "+" else 6
         first = node.parts[0]
         if sign == "*" and first.kind == "binary" and first.sign in ("/", "%", "+", "-"):
             one, other = map(self.of, first.parts)
@@ -454,14 +511,20 @@ class Expressions(ABC):
             yield f"`{own}` is `{given}`", given, 4
 
     def _transposed(self, node: Node) -> Iterator[tuple[str, str, int]]:
-        """``row * cols + col`` is ``col * rows + row``: the matrix is stored the other way round."""
+        """``row * cols + col`` is ``col * rows + row``: the matrix is stored the other way round. So is what a pointer
+        points to."""
         product, last = map(_ungrouped, node.parts)
+        before = ""
+        if product.kind == "binary" and product.sign == "+" and self._is_pointer(product.parts[0]):
+            before, product = f"{self.of(product.parts[0])} + ", _ungrouped(product.parts[1])
         if product.kind != "binary" or product.sign != "*" or last.kind not in ("name", "member"):
             return
         first, pitch, behind = (self.of(each) for each in (*product.parts, last))
         for size in dict.fromkeys([*self._sizes(node), *self._constants(node), pitch]):
-            text = f"{behind} * {size} + {first}"
-            yield f"`{shortened(self.of(node))}` is `{shortened(text)}`", f"({behind}) * ({size}) + ({first})", 3
+            text = f"{before}{behind} * {size} + {first}"
+            code = f"{before}({behind}) * ({size}) + ({first})"
+            is_given = any(each.name == size for each in self.tree.parameters)
+            yield f"`{shortened(self.of(node))}` is `{shortened(text)}`", code, 1 if before and is_given else 3
 
     def _constants(self, node: Node) -> list[str]:
         """Those that are near, then all others that the function uses; not those that the expression has."""
@@ -485,7 +548,8 @@ class Expressions(ABC):
         own = self.of(node)
         short = shortened(own)
         if kind == "floating" and node.kind in ("name", "member", "call", "index"):
-            ways = [
+            ways = [(f"`{short}` is `1.0f / {short}`", f"1.0f / {own}", 3)]
+            ways += [
                 (f"`{short}` is `{short} {by} {size}`", f"{own} {by} {size}", 5 if node.kind == "call" else 6)
                 for size in self._sizes(node)[:3]
                 for by in ("/", "*")
@@ -528,7 +592,7 @@ class Expressions(ABC):
         }
         known = {each.name for each in node.scope or ()}
         found = [
-            f"{name}[{index}]" for name in sorted(given) for index in re.findall(rf"\b{name}\[([^\[\]]+)\]", self.text)
+            f"{name}[{index}]" for name in sorted(given) for index in re.findall(rf"\b{name}\[([^\[\]]+)\]", self.plain)
         ]
         found = [each for each in dict.fromkeys(found) if {*re.findall(r"(?<![\w.])[A-Za-z_]\w*", each)} <= known]
         return found[:2]
@@ -553,6 +617,7 @@ class Expressions(ABC):
                 ways += [(f"`{shortened(own)}` is `{shortened(own)} + {each.name}`", f"{own} + {each.name}", 8)]
             ways += [(f"`{shortened(own)}` is `{each}`", each, 6) for each in self.elements(node) if each != own]
             if node.kind == "name":
+                ways += [*self._halves(own)]
                 ways += [
                     (f"`{own}` is `{size} - 1 - {own}`", f"{size} - 1 - {own}", 4) for size in self._sizes(node)[:2]
                 ]
@@ -563,16 +628,26 @@ class Expressions(ABC):
                 self._scaled(node)
         self.node(node)
 
+    @staticmethod
+    def _halves(own: str) -> Iterator[tuple[str, str, int]]:
+        """The number of a pair, or the place in one, where a number of elements stands."""
+        yield from ((f"`{own}` is `{own} {sign} 2`", f"{own} {sign} 2", 2) for sign in "/%")
+
     def _call(self, node: Node, *, is_set: bool) -> None:
         parts = node.parts
         if node.sign not in ("printf", "assert", "sizeof"):
             if not node.sign.startswith("__shfl"):  # of a lane's number in the place of a value much is right by chance
                 self._pairs(parts, is_kept=self._takes_places(node))
+            elif len(parts) > SHUFFLED and parts[SHUFFLED].kind == "number" and parts[SHUFFLED].sign != "0":
+                self._wrap(parts[SHUFFLED], [*lanes_instead(parts[SHUFFLED].sign)])
             self._without_call(node)
             self._other_function(node)
             if not self._takes_places(node):
                 self._negated(node)
         for part in parts:
+            if not self._takes_places(node):
+                self.with_unused(part)
+                self._doubled(part)
             if re.match(r"(?:reinterpret|const)_cast<", node.sign) or (
                 part.kind != "name" and self._takes_places(node) and part.kind in ("index", "member")
             ):
@@ -582,11 +657,36 @@ class Expressions(ABC):
                 and kind_of(found_in(part.scope, part.sign)) in ("whole", "floating")
                 and node.sign in self.writer.returned
             ):
+                if self.type_of(part, part.scope) == "whole":
+                    self._wrap(part, [*self._halves(self.of(part))])
                 self.node(part)
             elif part.kind in ("binary", "call", "name"):
                 self.root_value(part)
             else:
                 self.node(part)
+
+    def _doubled(self, node: Node) -> None:
+        """Twice a float that a function is given, and half of it."""
+        if node.kind in ("name", "member") and self.type_of(node, node.scope) == "floating":
+            own = self.of(node)
+            self._wrap(node, [(f"`{own}` is `{by} * {own}`", f"{by} * {own}", 3) for by in ("2.0f", "0.5f")])
+
+    def with_unused(self, node: Node) -> None:
+        """A float, with one more term or factor that the function is given and nowhere uses."""
+        if self.type_of(node, node.scope) != "floating" or not self.unused:
+            return
+        own, indices = self.of(node), []
+        for match in re.finditer(r"\[([^\[\]]+)\]", own if "=" not in own else ""):
+            indices += [" ".join(match[1].split())]
+        terms = [each.name for each in self.unused if kind_of(each) == "floating"]
+        for each in self.unused:
+            if each.type.count("*") == 1 and _plain(each.type.replace("*", "").strip()) == "floating":
+                terms += [f"{each.name}[{index}]" for index in dict.fromkeys(indices)]
+        ways = [(sign, term) for term in terms[:MOST_TERMS] for sign in "+*-/"]
+        short = shortened(own)
+        self._wrap(
+            node, [(f"`{short}` is `{short} {sign} {term}`", f"({own}) {sign} {term}", 1) for sign, term in ways]
+        )
 
     def _negated(self, node: Node) -> None:
         """The negative of a packed number that a function is given."""
@@ -615,11 +715,21 @@ class Expressions(ABC):
         given = ", ".join(map(self.of, node.parts))
         others = _OTHER_FUNCTIONS.get(node.sign, ())
         self._wrap(node, [(f"`{node.sign}` is `{other}`", f"{other}({given})", 3) for other in others])
+        self._other_combination(node)
         name, _, argument = node.sign.removesuffix(">").partition("<")
         if name in self.writer.returned and (own := found_in(node.scope, argument)) is not None and own.is_fixed:
             fixed = [each.name for each in node.scope or () if each.is_fixed and each.name != argument]
             similar = [f"{name}<{each}>" for each in fixed if is_similar(each, argument)]
             self._wrap(node, [(f"`{node.sign}` is `{other}`", f"{other}({given})", 1) for other in similar])
+
+    def _other_combination(self, node: Node) -> None:
+        """A number is combined with those of more lanes, or of fewer, or by another operation."""
+        if not node.parts or node.sign not in {each.name for each in self.writer.combinations}:
+            return
+        known, own = {each.name for each in node.scope or ()}, self.of(node.parts[0])
+        fitting = [each for each in self.writer.combinations if each.known_at < self.tree.body.begin]
+        others = [each.of(own) for each in fitting if each.names <= known]
+        self._wrap(node, [(f"`{shortened(self.of(node))}` is `{shortened(each)}`", each, 1) for each in others])
 
     def _list(self, node: Node, *, is_set: bool) -> None:
         if len(node.parts) == REGISTERS and len({_base(part) for part in node.parts if part.kind == "index"}) == 1:
@@ -639,7 +749,9 @@ class Expressions(ABC):
             kind = self.type_of(first, first.scope)
             if kind != self.type_of(second, second.scope):
                 kind = ""
-            if kind in ("whole", "floating"):
+            if first.kind == second.kind == "call" and first.sign == second.sign and len(first.parts) == 1 and not kind:
+                self._exchange(first, second, 1)
+            elif kind in ("whole", "floating"):
                 places = [each.kind in ("index", "member") for each in (first, second)]
                 if all(places) or not (any(places) and is_kept):
                     self._exchange(first, second, 1, cast=not all(places))
@@ -656,6 +768,7 @@ class Expressions(ABC):
                 self._exchange(first, second, 1)
         own = found_in(node.scope, chain[0].sign) if chain[0].kind == "name" else None
         extents = re.findall(r"\[([^\]]*)\]", own.dims) if own is not None else []
+        self._within(chain[1:])
         for place, part in enumerate(chain[1:], 1):
             if part.kind == "name" and extents[place - 1 : place] == [str(REGISTERS)]:
                 self._wrap(part, [*of_register(part.sign, self._rank_of_register(part))])
@@ -665,6 +778,15 @@ class Expressions(ABC):
             self.root_value(part)
             self.is_index = was
         self.node(chain[0], is_set=True)
+
+    def _within(self, indices: Sequence[Node]) -> None:
+        """``a[k / N][k]`` is ``a[k / N][k % N]``: the place within a part of so many."""
+        for part in indices:
+            if part.kind == "binary" and part.sign == "/" and part.parts[0].kind == "name":
+                own, by = map(self.of, part.parts)
+                for other in indices:
+                    if self.of(other) == own:
+                        self._wrap(other, [(f"`{own}` is `{own} % {by}`", f"({own}) % ({by})", 0)])
 
     def _rank_of_register(self, node: Node) -> int:
         """Where the lines around make row and column of a register's number, one of these is at fault more often."""

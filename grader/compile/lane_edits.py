@@ -27,6 +27,42 @@ def of_quotient(left: str, sign: str, right: str) -> Iterator[Way]:
         yield f"`{own}` is `{left} {other} {by}`", f"({left}) {other} {by}", rank
 
 
+def lanes_instead(own: str) -> Iterator[Way]:
+    """The first or the last distance of the shuffles of a loop."""
+    yield from ((f"`{own}` is `{by}`", str(by), 0) for by in POWERS[::-1] if str(by) != own)
+
+
+def of_bits(base: str, own: str) -> Iterator[Way]:
+    """Which bits of a row's number a swizzle takes: ``row / 2 % 4``, ``row % 8``."""
+    for by in (1, 2, 4):
+        for many in LIKELY_POWERS:
+            text = f"{base} / {by} % {many}" if by > 1 else f"{base} % {many}"
+            if text != own:
+                yield f"`{own}` is `{text}`", f"({base}) / {by} % {many}", 1
+
+
+def of_counter(own: str, counter: str, step: str, divisor: str) -> Iterator[Way]:
+    """A counter of elements in the place of one of rounds, as in what alternates."""
+    if step not in ("", "1"):
+        yield f"`{own}` is `{counter} / {step} % {divisor}`", f"({counter}) / ({step}) % ({divisor})", 0
+
+
+def nearest_bit(sign: str, left: str, right: str) -> Iterator[Way]:
+    """The lowest lane of a ballot in the place of the highest, or the reverse."""
+    lowest, highest = re.fullmatch(r"__ffs\((.*)\)", left), re.fullmatch(r"__clz\((.*)\)", right)
+    if sign == "-" and right == "1" and lowest is not None:
+        yield f"`{left} - 1` is `31 - __clz({lowest[1]})`", f"31 - __clz({lowest[1]})", 1
+    if sign == "-" and highest is not None:
+        yield f"`{left} - {right}` is `__ffs({highest[1]}) - 1`", f"__ffs({highest[1]}) - 1", 1
+
+
+def accurate(sign: str, left: str, right: str) -> Iterator[Way]:
+    """The function that keeps the digits of a small number where 1 is subtracted."""
+    found = re.fullmatch(r"_*expf\(([^()]*)\)", left)
+    if sign == "-" and right in ("1.0f", "1.f", "1") and found is not None:
+        yield f"`{left} - {right}` is `expm1f({found[1]})`", f"expm1f({found[1]})", 1
+
+
 def of_register(name: str, rank: int) -> Iterator[Way]:
     """The place of one of four registers: the second and the third exchanged, or two and two."""
     yield f"`{name}` is `{name} % 2 * 2 + {name} / 2`", f"({name}) % 2 * 2 + ({name}) / 2", rank

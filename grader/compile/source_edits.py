@@ -21,7 +21,7 @@ from grader.compile.expression_edits import (
     kind_of,
     shortened,
 )
-from grader.compile.lane_edits import all_lanes, all_members, of_two_rows
+from grader.compile.lane_edits import all_lanes, all_members, lanes_instead, of_two_rows
 from grader.compile.source_tree import ASSIGNING, Closure, Node, Statement, Tree, trees_of
 
 MOST_FACTORS = 4  # elements that what is added to a sum is multiplied by
@@ -61,6 +61,7 @@ class _Statements(Expressions):
         super().__init__(writer, tree)
         self.sums = [*_sums(tree.body, self.plain)]  # targets of `+=`, with the loops around
         self.factors = [*_factors(tree.body, self.plain)]
+        self.kept = set[str]()  # parameters whose first value is kept
 
     def function(self) -> None:
         """All edits of it: first those of several places at once."""
@@ -70,8 +71,11 @@ class _Statements(Expressions):
     def statement(self, one: Statement) -> None:
         if one.kind == "block":
             self._moved(one.parts)
+            self._combined(one.parts)
         if one.kind == "loop":
             self._reset(one)
+            self._given_again(one)
+            self._spanned(one)
         if one.kind == "simple":
             self._simple(one)
         if one.kind == "if" and len(one.parts) == 1 and _JUMPS.match(self.of(one.parts[0])):
@@ -85,6 +89,8 @@ class _Statements(Expressions):
         for node in one.nodes:
             if one.kind in ("declaration", "return") and not is_sum(node):
                 self._scaled(node)
+            if one.kind in ("declaration", "return"):
+                self.with_unused(node)
             if one.kind == "declaration" and "*" in one.declared[0].type:
                 self._shifted(node)
             self.root(node, is_condition=one.kind == "if")
@@ -120,7 +126,8 @@ class _Statements(Expressions):
             if node.sign == "+=" and self.type_of(node.parts[0], one.scope) == "floating":
                 alternatives += [*self._all_of_vector(node)]
                 self._weighed(node.parts[1])
-            if node.sign == "=" and node.parts[1].kind in ("name", "index", "member"):
+            is_kept = node.parts[1].kind == "call" and node.parts[1].sign in ("fmaxf", "max")
+            if node.sign == "=" and (is_kept or node.parts[1].kind in ("name", "index", "member")):
                 self._rescaled(one, left, right)
         if not re.search(r"sync|fence|barrier|commit|wait|arrive|cp_async", own):
             alternatives.append((f"`{shortened(own)}` is left out", ";", 2))
@@ -219,14 +226,53 @@ class _Statements(Expressions):
             for other in parts[at + 1 : at + FARTHEST]:
                 if not _may_depend(own, self.of(other)):
                     continue
-                is_next = other is parts[at + 1] and other.kind == one.kind == "simple"
+                is_next = other is parts[at + 1] and other.kind in ("simple", "if")
                 self._move(one, other.end, f"{words} behind `{shortened(self.of(other))}`", is_next=is_next)
             for other in parts[max(at - FARTHEST + 1, 0) : at][::-1]:
                 between |= {each.name for each in other.declared}
                 if names & between:
                     break
                 if _may_depend(own, self.of(other)):
-                    self._move(one, other.begin, f"{words} before `{shortened(self.of(other))}`", is_next=False)
+                    is_next = one.kind == "simple" and other is parts[at - 1] and other.kind == "if"
+                    self._move(one, other.begin, f"{words} before `{shortened(self.of(other))}`", is_next=is_next)
+
+    def _spanned(self, one: Statement) -> None:
+        """A loop of shuffles goes over more lanes, or over fewer: those that have a row in common."""
+        head = one.nodes[: 2 if "__shfl" in self.of(one) else 0]
+        ends = [
+            node.parts[1] if node.kind == "binary" and node.sign in ("<", "<=", ">", ">=") else node for node in head
+        ]
+        for node in ends:
+            own = self.of(node)
+            if own not in ("0", "1") and self.type_of(node, node.scope) == "whole":
+                self._wrap(node, [*lanes_instead(own)])
+
+    def _combined(self, parts: Sequence[Statement]) -> None:
+        """What a lane or a thread has summed up is combined with that of the others, behind the loop that does it."""
+        for one, after in zip(parts, (*map(self.of, parts[1:]), ""), strict=False):
+            if one.kind != "loop" and (self.counters or one.kind not in ("simple", "if")):
+                continue
+            known = {each.name for each in one.scope or ()}
+            for target in dict.fromkeys(self._summed(one)) if one.end - one.begin <= LONGEST else ():
+                if not {*re.findall(r"(?<![\w.>])[A-Za-z_]\w*", target)} <= known:
+                    continue
+                for each in self.writer.combinations:
+                    call = f"{target} = {each.of(target)};"
+                    is_there = f"{each.name}(" in f"{self.of(one)} {after}" or each.known_at > self.tree.body.begin
+                    if each.names <= known and not is_there:
+                        words = f"`{call}` stands behind `{shortened(self.of(one))}`"
+                        self._before(one.end, words, 2, call)
+
+    def _summed(self, one: Statement) -> Iterator[str]:
+        """The floats that it changes."""
+        for node in one.nodes if one.kind == "simple" else ():
+            if node.kind == "binary" and node.sign in ASSIGNING:
+                target, value = map(self.of, node.parts)
+                is_kept = node.sign != "=" or re.search(rf"(?<!\w){re.escape(target)}(?!\w)", value)
+                if (is_kept or not self.counters) and self.type_of(node.parts[0], one.scope) == "floating":
+                    yield target
+        for part in one.parts:
+            yield from self._summed(part)
 
     def _move(self, one: Statement, place: int, words: str, *, is_next: bool) -> None:
         if number := self.writer.new(one.begin, words, 3 if is_next else 7):
@@ -273,6 +319,24 @@ class _Statements(Expressions):
                 words = f"`{each.name}` is set to 0 at the start of each round of the loop"
                 self._before(body.begin + 1, words, 2, f"kata_zero({each.name});")
 
+    def _given_again(self, one: Statement) -> None:
+        """A parameter that the loop changes begins every round with what the function was given."""
+        body = one.parts[0] if one.parts else None
+        if body is None or body.kind != "block":
+            return
+        for each in self.tree.parameters:
+            is_value = not re.search(r"[*&]", each.type) and not each.dims and not each.is_const and not each.is_fixed
+            if not is_value or not _changes_part(self.of(body), each.name):
+                continue
+            kept = f"kata_given_{each.name}"
+            words = f"`{each.name}` is what the function is given, at the start of each round of the loop"
+            if number := self.writer.new(body.begin + 1, words, 1):
+                if each.name not in self.kept:
+                    self.writer.add(self.tree.body.begin + 1, f"const auto {kept}={each.name};", closes=False)
+                self.kept.add(each.name)
+                text = f"if({VARIABLE}=={number}u){{{each.name}={kept};}}"
+                self.writer.add(body.begin + 1, text, closes=False)
+
     # -- several places at once ---------------------------------------------------------------------------------------
 
     def _together(self) -> None:
@@ -290,6 +354,8 @@ class _Statements(Expressions):
                 self._joint(root, [each for each in (*names, *more) if each.sign in common], other)
                 self._signs(root, other)
                 self._rows(root, other)
+                self._offsets(root, other)
+                self._registers(root, other)
                 met |= common
 
     def _rounded(self, roots: Sequence[tuple[Node, list[Node]]], place: int) -> None:
@@ -336,6 +402,31 @@ class _Statements(Expressions):
                 number = self.writer.new(first.begin, f"{words} both `{which[1:-1]}`", 1)
                 for node in (first, second) if number else ():
                     self._around(node, f"({VARIABLE}=={number}u?{which}:", ")")
+
+    def _registers(self, root: Node, other: Node) -> None:
+        """Two calls of a function that takes registers of one array: each has one of the other's."""
+        if not root.kind == other.kind == "call" or root.sign != other.sign:
+            return
+        pairs = [[part for part in node.parts if _is_register(part)] for node in (root, other)]
+        for first in pairs[0]:
+            for second in pairs[1]:
+                if self.of(first.parts[0]) == self.of(second.parts[0]):
+                    words = f"`{self.of(first)}` and `{self.of(second)}` of line {self.writer.line_at(second.begin)}"
+                    self._exchange(first, second, 1, f"{words} are exchanged")
+
+    def _offsets(self, root: Node, other: Node) -> None:
+        """What is added to two pointers counts elements, and they point to vectors of so many."""
+        if root.kind != "binary" or not root.sign == other.sign == "+" or "_cast<" not in self.of(root.parts[0]):
+            return
+        first, second = (each.parts[1] for each in (root, other))
+        own = self.of(first)
+        if self.of(second) != own or self.type_of(first, root.scope) != "whole" or not self._may_edit((first, second)):
+            return
+        for by in ("2", *self._constants(root)):
+            words = f"`{own}` is `{own} / {by}` here and on line {self.writer.line_at(second.begin)}"
+            number = self.writer.new(first.begin, words, 1)
+            for node in (first, second) if number else ():
+                self._around(node, f"({VARIABLE}=={number}u?({own})/({by}):", ")")
 
     def _names(self, node: Node) -> Iterator[Node]:
         """The variables in an expression that are whole numbers and not set there."""
@@ -409,6 +500,10 @@ def _common(one: str, other: str) -> int:
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
+def _is_register(node: Node) -> bool:
+    return node.kind == "index" and node.parts[1].kind == "number" and node.parts[0].kind == "name"
+
+
 def _roots(one: Statement) -> Iterator[Node]:
     """The expressions of a function's statements, as they follow each other; not the heads of loops."""
     if one.kind in ("simple", "declaration", "return", "if"):
@@ -451,6 +546,11 @@ def _changes(text: str, name: str) -> bool:
     assigned = rf"(?<![\w.]){name}\b(?:\s*(?:\[[^\]]*\]|\.\w+))*\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)"
     pattern = rf"{assigned}|\w+(?:<[^<>;]*>)?\([^;]*\b{name}\b"
     return re.search(pattern, text) is not None
+
+
+def _changes_part(text: str, name: str) -> bool:
+    """Whether a statement sets a variable, or a member of it."""
+    return re.search(rf"(?<![\w.]){name}(?:\.\w+)?\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)", text) is not None
 
 
 def _is_known(target: str, known: Collection[str], loops: Sequence[tuple[str, str]]) -> bool:

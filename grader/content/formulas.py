@@ -166,3 +166,19 @@ def _ratio(of: tuple[Sequence[float], Sequence[float]], x: ndarray) -> ndarray:
 
     quotient: ndarray = numpy.polyval(of[0], x) / numpy.polyval(of[1], x)
     return quotient
+
+
+def e4m3_as_e5m2(x: ndarray) -> ndarray:
+    """What the bytes of fp8 numbers, 4 bits of exponent and 3 of mantissa, are if they are read as 5 and 2 (PTX ISA,
+    "Alternate floating point data formats")."""
+    import numpy
+
+    fraction, exponent = numpy.frexp(abs(x))
+    is_normal = (exponent > -6) & (x != 0)  # the smallest normal number is 2^-6
+    raw = numpy.where(is_normal, (exponent + 6) * 8 + (2 * fraction - 1) * 8, abs(x) * 2.0**9)
+    raw = numpy.where(numpy.isnan(x), 127, raw)
+    upper, lower = raw // 4, raw % 4
+    number = numpy.where(upper == 0, lower * 2.0**-16, (1 + lower / 4) * 2.0 ** (upper - 15))
+    special = numpy.where(lower == 0, inf, numpy.nan)
+    signed: ndarray = numpy.copysign(numpy.where(upper == 31, special, number), x)
+    return signed

@@ -74,8 +74,9 @@ def with_cause(search: Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         verdict = replace(verdict, pattern=_without_last(lab, richest, pattern))
     program = search.sandbox.program
     found = [*clues, *of_lanes(lab, richest, program), *of_unset(program)]
-    if not any(clue.about == "unset" or (clue.about == "formula" and ITSELF not in clue.text) for clue in found):
-        found += repair(lab, richest, program, search.compiler)
+    if not any(clue.about == "unset" for clue in found):
+        is_known = any(clue.about == "formula" and ITSELF not in clue.text for clue in found)
+        found += repair(lab, richest, program, search.compiler, is_brief=is_known)
         if any(clue.about == "repair" for clue in found):  # which says more than what the answers look like
             found = [replace(clue, text=clue.text.removesuffix(f": {NOT_RESCALED}")) for clue in found]
     return replace(verdict, clues=sorted_clues(found))

@@ -25,7 +25,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from math import prod
 from pathlib import Path
@@ -62,6 +62,7 @@ from grader.judge.coverage import AGAIN
 from grader.judge.lab import Judged, Lab, judged
 from grader.judge.launcher_changes import LauncherChange, launcher_changes, roomier
 from grader.judge.origins import lines_of_values
+from grader.judge.remainders import fixed_remainders, zero_quotients
 from grader.judge.repair_words import Names
 from grader.judge.search import Compiler
 from grader.sandbox.child import SandboxError
@@ -75,13 +76,14 @@ LAUNCHER_SECONDS = 0.6  # for changes of the launcher
 SOURCE_SECONDS = 1.0  # for code that is close to the source
 WHOLE_SECONDS = 0.6  # of these, for statements as wholes
 EDIT_SECONDS = 2.6  # for edits of the source
+BRIEF, BRIEF_EDITS = 0.6, 1.4  # for changes of PTX and edits, where a formula says what is wrong
 EDIT_RANKS = 2  # behind one that is right, only those of so many ranks are tried, too
 FEWEST = 7  # cases that a change makes right: with 5 and 6, causes were named that were none
 EDIT_CASES = 8  # that an edit must make right, at least: there are many, and some are right by chance
 FAR = 1000  # lines from a finding: of a line that none of its values come from
 OF_OTHER_LINE = 2  # ranks that an edit is after others, on a line that is not suspected
 EDIT_ROUNDS = 3  # times the instructions of the call without edits: a loop that does not end is stopped early
-FARTHER, LONGER = 500_000, 6  # instructions of a call again, where a finding ended the one without: how many may be
+FARTHER, LONGER = 1_200_000, 5  # instructions of a call again, where a finding ended the one without: how many may be
 LARGEST_EDITED = 6 << 20  # bytes of PTX with all edits
 OF_CHOSEN = 1.5e-7  # what it costs to read a byte of them
 PAIR_SECONDS = 0.4  # for two changes at once, in either code
@@ -127,15 +129,23 @@ OF_ORDER = (Kind.RACE, Kind.UNINITIALISED, Kind.DEADLOCK)  # findings that a bar
 _LEFT_ONE = re.compile(r"\bthe constant is [01] in place of (\d+)\b")
 _STEP = re.compile(r"\bthe constant is (\d+) in place of 1(?![.\d])")
 _COUNTING = re.compile(r"\bfor\s*\([^;]*;[^;<]*<\s*(\w+)\s*;\s*(?:\+\+\w+|\w+\+\+)\s*\)")
+_COUNTER = re.compile(r"\bfor\s*\([^;]*?\b(\w+)\s*=(?!=)[^;]*;")
 _ALWAYS = re.compile(r"`([^`]+)` holds always")
-# What is said of an instruction, where a line may have several: an edit of the line says it better.
-_VAGUE = re.compile(r"\bits (?:product|sum|difference) is its (?:first|second) part alone|\bthe comparison is another")
+# What is said of an instruction, or of a register: an edit of the line says it better, in the line's own terms.
+_VAGUE = re.compile(
+    r"\bits (?:product|sum|difference) is its (?:first|second) part alone|\bthe comparison is another"
+    r"|\bits (?:quotient|remainder)(?: by \d+)? is (?:a|the) (?:remainder|quotient)"
+    r"|\ban offset that it computes|\bits (?:product with|quotient by) a power of two|\bevery step or factor"
+    r"|\bthe whole number that becomes a float|\bbecomes a float, in the place|\ban argument is|\bits result is"
+    r"|\b(?:what|a number of|a number that) line \d+|\banother value\b|\ba variable or element that it reads"
+)
 _COMPARED = re.compile(r"\bsetp\.\S+ %p\d+(?:\|%p\d+)?, (%\w+), (%\w+);")
 _LEAVING = re.compile(r"^\s*if\s*\(.*\)\s*(?:return|continue|break);\s*(?://.*)?$")
 # A product whose sums are read while it is in flight, and the line that calls its wrapper.
 _EARLY = re.compile(r"accumulator of the wgmma on line \d+ \(called on line (\d+)\) before wgmma\.wait_group")
 _VALUE = re.compile(r"(`[^`]+`) is `")
-_QUOTIENT = re.compile(r"(?<![\w.])(\d+) ?/ ?(\d+)(?![\w.])")
+_ADDED = re.compile(r"`([^`]+);` stands behind `")
+_INSTEAD = re.compile(r"`([^`]+\))` is `([^`]+\))`")
 _WHOLE = re.compile(r"\bconstexpr\s+(?:unsigned|u?int\w*)\s+(\w+)\s*=")
 _REAL = re.compile(r"\bconstexpr\s+float\s+(\w+)\s*=\s*(-?\d[\d.]*(?:e-?\d+)?)f;")
 
@@ -197,6 +207,17 @@ class Trial:
         names = [name for name in names if re.search(rf"(?<![\w.]){name}\b", line)]
         is_number = re.search(rf"(?<![\w.]){found[1]}(?![\w.])", line) is not None
         return not is_number and any(len({*lines_with(name, self.source)}) > 2 for name in names)
+
+    def replaces_counter(self, change: Change) -> bool:
+        """Whether it puts another number in the place of a loop's variable, in the loop's own head: then the loop ends
+        early, or counts something else."""
+        loop = _COUNTER.search(self.source.split("\n")[change.line - 1]) if self.source else None
+        said = self.names.named(change.words, change.line) if loop is not None else ""
+        return loop is not None and f"in the place of `{loop[1]}`" in said
+
+    @cached_property
+    def names(self) -> Names:
+        return Names(self.source)
 
     def write(self, text: Sequence[str]) -> Path:
         self.written += 1
@@ -360,6 +381,8 @@ class Trial:
         spec, left = self.lab.spec, LARGE_INSTRUCTIONS
         sizes = [each for each in spec.named_sizes if allowed(self.lab.kata, each) and spec.work(each) <= LARGE_WORK]
         for nth, each in enumerate(sorted(sizes, key=spec.work, reverse=True)[:CONFIRMED]):
+            if left <= 0:
+                break
             key = CaseKey.of(spec, each, spec.values[nth % len(spec.values)].name, CONFIRMED_SEED + nth)
             case, outcome = self.call(key, ptx, prepared, limits=replace(self.lab.limits, instructions=left))
             left -= outcome.executed
@@ -405,18 +428,19 @@ def repair(
     compiler: Compiler | None = None,
     kind: Kind = Kind.WRONG_ANSWER,
     finding: Finding | None = None,
+    *,
+    is_brief: bool = False,
 ) -> Iterator[Clue]:
     """At most one clue; none where changes on more than LINES lines do, or the file is too large to try.
 
     First what the launcher gives the CUDA runtime is changed, then the PTX that runs, then the one that is close to the
     source, where that fails, too; at last two places of either. ``kind`` says how the file fails. What the lines of a
-    finding get their numbers from is changed first.
+    finding get their numbers from is changed first. ``is_brief``: what is wrong is known, but for its line.
     """
     if program is None or program.device != "sim" or program.ptx.stat().st_size > LARGEST:
         return
     cases, few = _cases(lab, failed), FEWEST if finding is not None else 0
-    elements = sum(tensor.elements(dict(key.sizes)) for key in cases for tensor in lab.spec.outputs)
-    if len(cases) < LEAST_CASES or elements < ELEMENTS:
+    if not _are_enough(lab, cases):
         return
     with (
         suppress(SandboxError, OSError),
@@ -427,17 +451,22 @@ def repair(
         sandbox.load(program)
         text, source = (path.read_text(errors="replace") for path in (program.ptx, program.source))
         own = _own_lines(source, skeleton_of(lab.kata))
-        trial = Trial(lab, sandbox, _folder(folder, "own"), program.source.name, text, kind, source=source)
+        seconds, name = BRIEF if is_brief else SECONDS, program.source.name
+        trial = Trial(lab, sandbox, _folder(folder, "own"), name, text, kind, seconds, source=source)
         if not trial.is_wrong(cases[0]):
             return
         cases += islice(_failing(trial, cases), max(few - len(cases), 0))
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
-        files = _Files(trial, source)
+        files = _Files(trial, source, is_brief=is_brief)
         if compiler is not None and not found and kind is not Kind.LAUNCH_FAILED:
-            lines = own - _missed(trial, finding)  # nvcc runs while changes of the other code are tried
-            files.coming = beside.submit(compiler.source_like, _folder(folder, "close"))
-            files.edited = partial(compiler.edited, _folder(folder, "edited"), lines, trial.doubts)
+            files.compile_with(compiler, beside, folder, own - _missed(trial, finding))
         yield from _clue(files, found, cases, own, finding)
+
+
+def _are_enough(lab: Lab, cases: Sequence[CaseKey]) -> bool:
+    """Whether a change that makes all of them right is hardly so by chance."""
+    elements = sum(tensor.elements(dict(key.sizes)) for key in cases for tensor in lab.spec.outputs)
+    return len(cases) >= LEAST_CASES and elements >= ELEMENTS
 
 
 def _clue(
@@ -471,11 +500,9 @@ def _clue(
 
 def _zero_quotients(source: str, own: Collection[int]) -> Iterator[Clue]:
     """The first line with a quotient of two whole numbers that is 0: nvcc leaves nothing of it to change."""
-    code = Code(source)
-    for found in _QUOTIENT.finditer(code.text):
-        line = code.line_at(found.start())
-        if int(found[1]) < int(found[2]) and int(found[1]) and line in own:
-            words = f"on line {line} `{found[0]}` is a quotient of whole numbers, rounded down: 0"
+    for line, quotient in zero_quotients(source):
+        if line in own:
+            words = f"on line {line} `{quotient}` is a quotient of whole numbers, rounded down: 0"
             yield Clue("repair", words, line=line)
             return
 
@@ -487,7 +514,20 @@ class _Files:
     trial: Trial
     source: str
     coming: Future[Path | None] | None = None  # of the latter
-    edited: Callable[[], tuple[Path, Sequence[Edit]] | None] | None = None
+    is_brief: bool = False
+    edited: Callable[[Collection[int] | None], tuple[Path, Sequence[Edit]] | None] | None = None
+
+    def compile_with(self, compiler: Compiler, beside: ThreadPoolExecutor, folder: str, own: Collection[int]) -> None:
+        """Let nvcc run while changes of the code that runs are tried, and make edits of own lines when they are asked
+        for."""
+        if not self.is_brief:
+            self.coming = beside.submit(compiler.source_like, _folder(folder, "close"))
+        to = _folder(folder, "edited")
+
+        def edited(lines: Collection[int] | None) -> tuple[Path, Sequence[Edit]] | None:
+            return compiler.edited(to, own if lines is None else {*own} & {*lines}, self.trial.doubts)
+
+        self.edited = edited
 
     @cached_property
     def close(self) -> Trial | None:
@@ -500,14 +540,14 @@ class _Files:
         one.suspected, one.doubts = own.suspected, own.doubts
         return one
 
-    def with_edits(self) -> tuple[Trial, list[tuple[Edit, Change]]] | None:
-        """Code with none of the edits of the source, and these as changes of it."""
-        made = self.edited() if self.edited is not None else None
+    def with_edits(self, lines: Collection[int] | None) -> tuple[Trial, list[tuple[Edit, Change]]] | None:
+        """Code with none of the edits of the source, and these as changes of it; of these ``lines`` alone."""
+        made = self.edited(lines) if self.edited is not None else None
         if made is None or made[0].stat().st_size > LARGEST_EDITED:
             return None
         ptx, edits = made
-        code = chosen(ptx.read_text(errors="replace"), edits)
-        self.edits = self._trial(ptx.parent, code.text, EDIT_SECONDS - OF_CHOSEN * ptx.stat().st_size)
+        code, seconds = chosen(ptx.read_text(errors="replace"), edits), BRIEF_EDITS if self.is_brief else EDIT_SECONDS
+        self.edits = self._trial(ptx.parent, code.text, seconds - OF_CHOSEN * ptx.stat().st_size)
         return self.edits, [*code.changes]
 
     edits: Trial | None = None
@@ -546,6 +586,9 @@ def _of_kernels(
     ``is_found``: one of the launcher does already, so nothing is compiled. To wait for everything comes last.
     """
     trial, failed, near = files.trial, cases[0], _lines_of(finding) if finding is not None else ()
+    lines = {*fixed_remainders(files.source)} & {*own} if not is_found else {}
+    if lines and (found := _found_edited(files, cases, near, lines)):
+        return found, []
     if trial.kind in OF_ORDER and not is_found:
         waits = _between(finding) & {*own}
         if found := _found(trial, cases, own, (OF_CALLS,), near) or _found(trial, cases, waits, (ALL_WAITS,), near):
@@ -562,9 +605,19 @@ def _of_kernels(
         if found and not is_found:
             guards = _found_whole(trial, cases, files.source, own, finding) if _are_vague(files, found) else []
             return guards or _as_written(files, found, cases, near), []
+    if files.is_brief and not is_found:
+        return found or _found_edited(files, cases, near), []
     if found or is_found or files.close is None:
         return found, []
-    close = files.close_that_fails(failed, near)
+    if found := _of_close(files, cases, own, finding):
+        return found, []
+    return [], [*_right_pair(trial, cases)] or [*_right_pair(files.close, cases)]
+
+
+def _of_close(files: _Files, cases: Sequence[CaseKey], own: Collection[int], finding: Finding | None) -> list[Change]:
+    """The changes of code that is close to the source, of which each makes all right; else such edits of the source."""
+    trial, near, found = files.trial, _lines_of(finding) if finding is not None else (), list[Change]()
+    close = files.close_that_fails(cases[0], near)
     if close is None:
         trial.seconds = SOURCE_SECONDS - OF_SECOND_CHOICE
         if trial.kind not in OF_ORDER:
@@ -575,9 +628,7 @@ def _of_kernels(
             found = _found_whole(close, cases, files.source, own, finding)
         found = found or _found_valued(close, cases, files.source, own)
         found = found or _found(close, cases, own, SOURCE_KINDS, near)
-    if found := _as_written(files, found, cases, near) if found else _found_edited(files, cases, near):
-        return found, []
-    return [], [*_right_pair(trial, cases)] or [*_right_pair(files.close, cases)]
+    return _as_written(files, found, cases, near) if found else _found_edited(files, cases, near)
 
 
 def _as_written(files: _Files, found: list[Change], cases: Sequence[CaseKey], near: Collection[int]) -> list[Change]:
@@ -607,7 +658,7 @@ def _found_edited(
     """The edits of the source that make all right, of the least rank that has any; of these ``lines`` alone."""
     if (missing := EDIT_CASES - len(cases)) > 0:
         cases = [*cases, *islice(_failing(files.trial, cases), missing)]
-    if len(cases) < EDIT_CASES or (made := files.with_edits()) is None:
+    if len(cases) < EDIT_CASES or (made := files.with_edits(lines)) is None:
         return []
     trial, changes = made
     trial.least = EDIT_CASES
@@ -632,7 +683,24 @@ def _found_edited(
     changes = sorted(
         (one for one in changes if lines is None or one[1].line in lines), key=lambda one: (rank(one), place(one))
     )
-    return [*_right_ones(trial, [change for _, change in changes], cases, [*map(rank, changes)], EDIT_RANKS)]
+    return _once([*_right_ones(trial, [change for _, change in changes], cases, [*map(rank, changes)], EDIT_RANKS)])
+
+
+def _once(found: Sequence[Change]) -> list[Change]:
+    """Without all places but the last of a statement that may stand behind several lines. It stands behind none where
+    what it calls is right in the place of another call, too."""
+    said = [_ADDED.match(change.words) for change in found]
+    called = {each[2] for change in found if (each := _INSTEAD.fullmatch(change.words)) is not None}
+    last = {
+        one[1]: change.line
+        for one, change in sorted(zip(said, found, strict=True), key=lambda each: each[1].line)
+        if one
+    }
+    return [
+        change
+        for one, change in zip(said, found, strict=True)
+        if one is None or (last[one[1]] == change.line and not any(each in one[1] for each in called))
+    ]
 
 
 def _found_whole(
@@ -841,7 +909,7 @@ def _right_ones(
             return
         if rank >= most or change.line in trial.unreached or trial.dropped.issuperset(change.lines):
             continue
-        if trial.leaves_one(change):
+        if trial.leaves_one(change) or trial.replaces_counter(change):
             continue
         short = trial.write_short(change)
         right = trial.is_right(failed, short, trial.limit)
