@@ -257,21 +257,3 @@ def calls_of(code: Code, name: str, begin: int, end: int) -> list[tuple[list[str
 
 def plain_name(kernel: str) -> str:
     return re.split(r"[<(]", kernel)[0].rpartition("::")[2]
-
-
-def last_set(code: Code, function: Function, name: str, place: int) -> tuple[str, int] | None:
-    """What a variable of a function is at a place, and where it is set to that; None if that may depend on the way
-    there, or is in no text."""
-    definition = code.visible(function, place).get(name)
-    if definition is None:
-        return None
-    if not code.is_assigned(name, definition.at + 1, place):
-        return definition.text, definition.at
-    sets = [*re.finditer(rf"(?<=[;}}])\s*{re.escape(name)}\s*=(?!=)([^;]*);", code.text[definition.at : place])]
-    if not sets:
-        return None
-    at = definition.at + sets[-1].start(1)
-    between = code.text[definition.at : at]
-    if code.is_assigned(name, at, place) or "{" in between or "}" in between:
-        return None
-    return " ".join(sets[-1][1].split()), at

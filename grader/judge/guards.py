@@ -77,7 +77,7 @@ def of_last_element(frame: Frame, finding: Finding, call: Call) -> Iterator[Clue
     for head in reversed(heads):
         closing = code.closing(head.end() - 1)
         text = " ".join(code.text[head.end() : closing].split(";")[head[1] == "for"].split())
-        if closing < frame.place and _end_of(code, closing + 1) >= _access(frame) and names & {*_NAMES.findall(text)}:
+        if closing < frame.place and end_of(code, closing + 1) >= _access(frame) and names & {*_NAMES.findall(text)}:
             line = code.line_at(head.start())
             one, other = (f"{finding.buffer}[{each}]" for each in (first, last))
             words = f"`{text}` on line {line} holds for {one}, the first of the {last - first + 1} elements"
@@ -119,7 +119,7 @@ def of_barrier(text: str, finding: Finding, launched: Sequence[Launched], call: 
         return []
     begin, end = code.line_span(finding.line)
     place = max(code.text.rfind("sync", begin, end), begin)
-    for guard in reversed([*_guards(code, frame.function, place)]):
+    for guard in reversed([*guards_of(code, frame.function, place)]):
         if guard.leaves or not _is_of_thread(frame.at(guard.at), guard.text):
             continue
         at = code.line_at(guard.at)
