@@ -481,10 +481,9 @@ class Expressions(ABC):
             yield from ((f"`{own}` is `{name}`", name, 6) for name in names[:MOST_TERMS] if name not in (left, right))
         if sign not in _COMPARING:
             rank = 4 if sign in ("+", "-") and node.parts[1].kind == "number" else 6
-            rank = 2 if self.is_compared and sign == "+" else rank
             yield f"`{own}` is `{shortened(left)}` alone", left, rank
         if sign not in (*_COMPARING, "/", "%", "-", "<<", ">>"):
-            yield f"`{own}` is `{shortened(right)}` alone", right, 2 if self.is_compared and sign == "+" else 6
+            yield f"`{own}` is `{shortened(right)}` alone", right, 6
         first = node.parts[0]
         if sign == "*" and first.kind == "binary" and first.sign in ("/", "%", "+", "-"):
             one, other = map(self.of, first.parts)

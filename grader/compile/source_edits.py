@@ -226,7 +226,7 @@ class _Statements(Expressions):
             for other in parts[at + 1 : at + FARTHEST]:
                 if not _may_depend(own, self.of(other)):
                     continue
-                is_next = other is parts[at + 1] and other.kind in ("simple", "if")
+                is_next = other is parts[at + 1] and other.kind == one.kind == "simple"
                 self._move(one, other.end, f"{words} behind `{shortened(self.of(other))}`", is_next=is_next)
             for other in parts[max(at - FARTHEST + 1, 0) : at][::-1]:
                 between |= {each.name for each in other.declared}
