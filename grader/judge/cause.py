@@ -6,7 +6,7 @@ Only a grade that fails imports this module and what it needs.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from grader.devices import Finding
@@ -43,12 +43,7 @@ def with_cause(search: Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     """The verdict with what further calls show: of a wrong answer; of a finding in a later kernel what came before."""
     finding, kernels = verdict.finding, {item.kernel for item in verdict.launched or ()}
     if finding is not None:
-        notes = [*(Clue("mbarrier", note) for note in finding.phases), *map(_noted, finding.notes)]
-        indices = [
-            *of_shared_place(search.sandbox.program, finding),
-            *_indices(search, shape, finding, verdict.launched or ()),
-        ]
-        verdict = replace(verdict, clues=(*notes, *_choice(search, shape, finding), *indices))
+        verdict = replace(verdict, clues=tuple(_of_finding(search, shape, verdict, finding)))
     if not costs_a_process(verdict) and (kept := search.kept or _of_calls(search, shape)):
         return replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
     text = search.sandbox.program.source.read_text(encoding="utf-8", errors="replace")
@@ -62,6 +57,20 @@ def with_cause(search: Search, shape: CaseKey, verdict: Verdict) -> Verdict:
         if not costs_a_process(verdict):
             verdict = replace(verdict, clues=sorted_clues([*verdict.clues, *earlier(lab, shape, finding)]))
         return _repaired(search, lab, shape, verdict)
+    return _diagnosed(search, lab, shape, verdict)
+
+
+def _of_finding(search: Search, shape: CaseKey, verdict: Verdict, finding: Finding) -> Iterator[Clue]:
+    """What a finding's notes say, and the file and its PTX of the finding's places."""
+    yield from (Clue("mbarrier", note) for note in finding.phases)
+    yield from map(_noted, finding.notes)
+    yield from _choice(search, shape, finding)
+    yield from of_shared_place(search.sandbox.program, finding)
+    yield from _indices(search, shape, finding, verdict.launched or ())
+
+
+def _diagnosed(search: Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Verdict:
+    """The verdict of a wrong answer, on the case that shows most, with all that is found out of it."""
     richest, clues = diagnose(lab, shape)
     if richest != shape:
         case = Case(search.kata, search.spec, richest)
