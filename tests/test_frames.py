@@ -170,7 +170,12 @@ def test_several_buffers_keep_to_their_places(ends: Ends) -> None:
     assert ends.answer(call, Outcome(outputs)).outputs == outputs
 
 
-def test_answers_of_a_race_beyond_the_room_take_the_socket(ends: Ends) -> None:
+@pytest.mark.parametrize("is_in_room", [False, True])
+def test_answers_of_a_race_beyond_the_room_take_the_socket(
+    ends: Ends, is_in_room: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_in_room:
+        monkeypatch.setattr(frames, "AGAIN_BYTES", LARGE)
     call = a_call(b"", LARGE, timing=TimingRequest("k", "copy", 1, pairs=4, judged=4))
     ends.ask(call, Told({0: None, 1: None, 2: None}))
     ends.question(call, lambda: ends.child.judged([0, 1, 2]))
@@ -180,8 +185,26 @@ def test_answers_of_a_race_beyond_the_room_take_the_socket(ends: Ends) -> None:
     again = ((9, {"y": contents(LARGE, 9)}, {"y": contents(LARGE, 10)}),)
     outcome = ends.answer(call, Outcome(timing=TimingResult(times=((1.0, 2.0),), answers=answers, again=again)))
     assert outcome.timing is not None and (outcome.timing.answers, outcome.timing.again) == (answers, again)
-    kinds = [type(outputs["y"]) for _, outputs in outcome.timing.answers]
-    assert kinds == [bytes, bytes, bytes, bytearray]
+    timed = [outputs for _, outputs in outcome.timing.answers]
+    kinds = [type(outputs["y"]) for outputs in (*timed, *outcome.timing.again[0][1:])]
+    assert kinds == ([bytes] * 6 if is_in_room else [bytes] * 3 + [bytearray] * 3)
+
+
+def test_an_answer_that_lies_in_the_room_is_not_copied_there(ends: Ends) -> None:
+    call = a_call(b"", LARGE, timing=TimingRequest("k", "copy", 1, pairs=2, judged=1))
+    ends.ask(call, Told({0: None}))
+    ends.question(call, lambda: ends.child.judged([0]))
+    assert ends.child.lend(SHARED_BYTES - 1) is None
+    given_up, place = ends.child.lend(LARGE), ends.child._begin
+    assert given_up is not None
+    ends.child.take_back()  # as where a timing run begins again
+    part = ends.child.lend(LARGE)
+    assert part is not None and ends.child._lent_out[id(part)][0] == place
+    part[:] = contents(LARGE)
+    answers = ((0, {"y": part}),)
+    outcome = ends.answer(call, Outcome(timing=TimingResult(times=((1.0, 2.0),), answers=answers)))
+    assert ends.child._free <= place + LARGE + 4096  # no second one
+    assert outcome.timing is not None and outcome.timing.answers == ((0, {"y": contents(LARGE)}),)
 
 
 def no_memory(*_: object) -> int:
@@ -290,9 +313,9 @@ def test_no_more_is_taken_than_the_room_holds() -> None:
     """Or one that names the same place a million times would fill the parent's memory."""
     area = SharedBuffer()
     area.write_inputs([], 2 * LARGE)
-    assert [len(area.read_output(0, LARGE)) for _ in range(2)] == [LARGE, LARGE]
+    assert [len(area.read_outputs([(0, LARGE)])[0]) for _ in range(2)] == [LARGE, LARGE]
     with pytest.raises(FrameError):
-        area.read_output(0, LARGE)
+        area.read_outputs([(0, LARGE)])
     area.close()
 
 

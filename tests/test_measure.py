@@ -344,7 +344,7 @@ class Warming(Timing):
         self._calls = 0
         self._answers, self._unwritten, self._again, self._clocks, self._found, self._small = [], [], [], [], None, True
         self._baseline, self._beside = lambda: None, {}
-        self._driver = self._monitor = self._differ = self._undisclosed = self  # type: ignore[assignment]
+        self._driver = self._monitor = self._differ = self._asked = self  # type: ignore[assignment]
         self._kept = _Kept(self, [], 21)  # type: ignore[arg-type]
         self.asked: list[object] = []  # for a seed, by the number of the call; for those that are judged, of all calls
         self.clocks, self.samples, self.after = (first, second), 0, after
@@ -356,6 +356,8 @@ class Warming(Timing):
         return 0
 
     def do(self, name: str) -> None: ...
+
+    def take_back(self) -> None: ...
 
     def free_bytes(self) -> int:
         return 1 << 30

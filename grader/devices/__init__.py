@@ -153,6 +153,18 @@ class Undisclosed(Protocol):
         ...
 
 
+class Timed(Undisclosed, Protocol):
+    """What a device has at hand while it times: whom it asks, and where answers may lie that go back."""
+
+    def lend(self, size: int) -> memoryview | None:
+        """Room for a large output of a timed answer, which need not be copied then; None where there is none left."""
+        ...
+
+    def take_back(self) -> None:
+        """All that was lent is free again: the answers there will not go back."""
+        ...
+
+
 @dataclass(frozen=True)
 class Rehearsal:
     """A baseline of a spec that will be timed, and the name, dtype and shape of each tensor that it gets.
@@ -368,8 +380,8 @@ class Device(Protocol):
 
     spent: bool
 
-    def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
-        """Run the launcher once, wait for the device, return outputs and findings. A timing run needs ``undisclosed``.
+    def call(self, call: Call, timed: Timed | None = None) -> Outcome:
+        """Run the launcher once, wait for the device, return outputs and findings. A timing run needs ``timed``.
 
         One device is one process with the kata's library loaded: a ``__device__`` variable keeps its value from call
         to call, on a GPU and on the simulator alike, until the process is replaced. Whoever counts in one sets it back.

@@ -55,6 +55,7 @@ from grader.devices.report_json import decode, encode
 SHARED_BYTES = 1 << 18  # from here on contents are shared: twice as fast as the socket; of half as much, no faster
 ROOM_BYTES = 64 << 20  # most that is kept ready for an answer
 ANSWER_BYTES = 1 << 30  # most that an answer may be beside large outputs: a timing run sends small ones every time
+AGAIN_BYTES = 1 << 30  # most that is kept ready for what two calls gave with other bits
 ANSWERS = JUDGED + 2 * DIFFERENT  # of each output, most that a timing run sends back where it is large
 MOST_QUESTIONS = 6  # of a timing run, for each of its pairs: it may begin again, and keep no more than one answer
 _PIECE_BYTES = 4 << 20  # most that is read from a socket at a time
@@ -118,9 +119,8 @@ class Parent:
             write_header(self._connection, {"answer": self._answer_to(call, header)})
             return None
         try:
-            blobs = [
-                reader.read(size) if place is None else self._shared.read_output(place, size) for size, place in listed
-            ]
+            there = iter(self._shared.read_outputs([(place, size) for size, place in listed if place is not None]))
+            blobs = [reader.read(size) if place is None else next(there) for size, place in listed]
             outcome, spent = _decode_outcome(header, blobs), bool(header["spent"])
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, StopIteration) as error:
             raise FrameError(f"no outcome: {error!r}") from None
@@ -195,12 +195,23 @@ class SharedBuffer:
         self._unread = self.end - self.begin
         return places, new
 
-    def read_output(self, place: int, size: int) -> bytes:
-        """A copy of what the child put into the room. All that is taken is no more than the room holds."""
-        inside = self.begin <= place and place + size <= self.end
-        if self._fd is None or not inside or size > self._unread:
-            raise FrameError(f"{size} bytes at {place} are not in the room for answers")
-        self._unread -= size
+    def read_outputs(self, parts: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Copies of what the child put into the room, by places and sizes; large ones are read by several threads. All
+        that is taken is no more than the room holds."""
+        for place, size in parts:
+            inside = self.begin <= place and place + size <= self.end
+            if self._fd is None or not inside or size > self._unread:
+                raise FrameError(f"{size} bytes at {place} are not in the room for answers")
+            self._unread -= size
+        if len(parts) < 2 or sum(size for _, size in parts) < _WRITTEN_BYTES:
+            return [self._read(place, size) for place, size in parts]
+        from concurrent.futures import ThreadPoolExecutor  # which a child, that only writes, need not import
+
+        with ThreadPoolExecutor(min(_WRITERS, len(parts))) as pool:
+            return list(pool.map(self._read, *zip(*parts, strict=True)))
+
+    def _read(self, place: int, size: int) -> bytes:
+        assert self._fd is not None
         data = os.pread(self._fd, size, place)
         while len(data) < size:  # one call of pread ends before 2 GiB
             more = os.pread(self._fd, size - len(data), place + len(data))
@@ -262,10 +273,14 @@ def _output_sizes(call: Call, rows: Rows | None) -> dict[str, int]:
 
 
 def _reply_bytes(call: Call, undisclosed: Undisclosed | None) -> int:
-    """What the large outputs take: in a timing run, the judged answers. Others, which are few, take the socket."""
+    """What the large outputs take: in a timing run, the judged answers, and those that two calls may have given with
+    other bits. Where the latter would be very large, they take the socket. Memory that nothing writes to costs nothing.
+    """
     parts = [call.rows]
     if call.timing is not None:
         parts = [rows for _, rows in undisclosed.judged(range(call.timing.pairs))] if undisclosed else []
+        if sum(_output_sizes(call, None).values()) * 2 * DIFFERENT <= AGAIN_BYTES:
+            parts += [None] * 2 * DIFFERENT
     sizes = (size for rows in parts for size in _output_sizes(call, rows).values())
     return sum(_whole_pages(size) for size in sizes if size >= SHARED_BYTES)
 
@@ -332,7 +347,8 @@ class Child:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._memory: mmap.mmap | None = None  # the SharedBuffer
-        self._free = self._end = 0  # of the room
+        self._begin = self._free = self._end = 0  # of the room
+        self._lent_out: dict[int, tuple[int, memoryview]] = {}  # id of a part of it -> place, and the part itself
 
     def read_call(self) -> Call:
         """The next call. Its large contents are there until the one after is read. Raises EOFError, OSError."""
@@ -341,7 +357,8 @@ class Child:
             self._map(fd)
         reader = _Reader(self._connection)
         header, listed = reader.head(first)
-        self._free, self._end = header.pop("area")
+        self._begin, self._end = header.pop("area")
+        self.take_back()
         if self._end > (0 if self._memory is None else len(self._memory)):
             raise OSError("the shared memory did not come: has the launcher left no descriptor free?")
         blobs = [reader.read(size) if place is None else self._lent(place, size) for size, place in listed]
@@ -391,17 +408,31 @@ class Child:
         assert self._memory is not None
         return memoryview(self._memory)[place : place + size]
 
+    def lend(self, size: int) -> memoryview | None:
+        """A part of the room for a large blob; None where it must take the socket."""
+        start, end = self._free, self._free + size
+        if self._memory is None or size < SHARED_BYTES or end > self._end:
+            return None
+        self._free, part = _whole_pages(end), memoryview(self._memory)[start:end]
+        self._lent_out[id(part)] = start, part
+        return part
+
+    def take_back(self) -> None:
+        """As Timed, of which this is the child's end, too."""
+        self._lent_out.clear()
+        self._free = self._begin
+
     def _put(self, blob: Contents) -> int | None:
         """The place where a large blob now lies, as far as the room goes; None where it must take the socket.
 
-        It is copied through the mapping: writing would meet the limit on the size of files.
+        One that does not lie there is copied through the mapping: writing would meet the limit on the size of files.
         """
-        start, end = self._free, self._free + len(blob)
-        if self._memory is None or len(blob) < SHARED_BYTES or end > self._end:
-            return None
-        self._memory[start:end] = blob
-        self._free = _whole_pages(end)
-        return start
+        if id(blob) not in self._lent_out:
+            if (part := self.lend(len(blob))) is None:
+                return None
+            part[:] = blob
+            blob = part
+        return self._lent_out[id(blob)][0]
 
 
 # -- frames ----------------------------------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ from grader.devices import (
     Outcome,
     Poison,
     Rows,
+    Timed,
     TimingRequest,
-    Undisclosed,
 )
 from grader.devices.counters import Launch
 from grader.devices.gpu.baselines import BaselineError
@@ -80,10 +80,10 @@ class GpuDevice:
         self._timed_at = -inf
         self.spent = False
 
-    def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
+    def call(self, call: Call, timed: Timed | None = None) -> Outcome:
         if call.timing is not None:
-            assert undisclosed is not None
-            return self._time(call, call.timing, undisclosed)
+            assert timed is not None
+            return self._time(call, call.timing, timed)
         placed = [_Placed(self._driver, buffer, self._differ) for buffer in call.buffers]
         self._driver.do("cuCtxSynchronize")
         pointers = [item.pointer for item in placed]
@@ -124,7 +124,7 @@ class GpuDevice:
         text = self._take_calls().decode(errors="replace")
         return self._rules.broken(text, self._driver.stream.value or 0, places)
 
-    def _time(self, call: Call, request: TimingRequest, undisclosed: Undisclosed) -> Outcome:
+    def _time(self, call: Call, request: TimingRequest, timed: Timed) -> Outcome:
         self._launches()
         called: list[Sequence[int]] = []  # the pointers of each call
 
@@ -133,7 +133,7 @@ class GpuDevice:
             self._launch(call, pointers)
 
         try:
-            with Timing(self._driver, request, call.buffers, undisclosed) as timing:
+            with Timing(self._driver, request, call.buffers, timed) as timing:
                 result = timing.run(launch, time.monotonic() - self._timed_at)
         except BaselineError as error:
             return Outcome(findings=(Finding("inconclusive", str(error)),))

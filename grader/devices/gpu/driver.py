@@ -101,9 +101,13 @@ class Driver:
 
     def download(self, address: int, size: int) -> bytearray:
         there = bytearray(size)
-        if size:
-            self.do("cuMemcpyDtoH_v2", pointer(there), c_uint64(address), c_size_t(size))
+        self.download_to(there, address)
         return there
+
+    def download_to(self, there: bytearray | memoryview, address: int) -> None:
+        """As many bytes as there is room for."""
+        if len(there):
+            self.do("cuMemcpyDtoH_v2", pointer(there), c_uint64(address), c_size_t(len(there)))
 
     def download_strips(self, target: bytearray, at: int, address: int, width: int, count: int, pitch: int) -> None:
         """So many strips of ``width`` bytes, one each ``pitch`` bytes. They come to lie evenly over ``target``, from

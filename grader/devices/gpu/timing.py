@@ -26,14 +26,15 @@ from grader.devices import (
     BESIDE_PAIRS,
     WARM_UP_S,
     Buffer,
+    Contents,
     Finding,
     Outputs,
     Pairs,
     Poison,
     Rows,
+    Timed,
     TimingRequest,
     TimingResult,
-    Undisclosed,
 )
 from grader.devices.contents import (
     DIFFERENT,
@@ -183,10 +184,8 @@ class _Kept:
 class Timing:
     """One timing run on the first GPU. Owns its memory and events until it is closed."""
 
-    def __init__(
-        self, driver: Driver, request: TimingRequest, buffers: tuple[Buffer, ...], undisclosed: Undisclosed
-    ) -> None:
-        self._driver, self._request, self._undisclosed = driver, request, undisclosed
+    def __init__(self, driver: Driver, request: TimingRequest, buffers: tuple[Buffer, ...], asked: Timed) -> None:
+        self._driver, self._request, self._asked = driver, request, asked
         self._random = Random()
         self._inputs = [_Input(driver, item) for item in buffers if item.role != "out"]
         self._outputs = [_Output(driver, item) for item in buffers if item.role == "out"]
@@ -272,6 +271,7 @@ class Timing:
         """
         for noted in (self._clocks, self._answers, self._unwritten, self._again, self._kept):
             noted.clear()
+        self._asked.take_back()
         pairs = range(self._request.pairs)
         noise = self._against_itself(self._baseline, self._request.noise)
         noises = {name: self._against_itself(run, BESIDE_PAIRS) for name, run in self._beside.items()}
@@ -310,7 +310,7 @@ class Timing:
 
     def _launcher_s(self, launch: Callable[[Sequence[int]], None]) -> float:
         call, self._calls = self._calls, self._calls + 1
-        timed, untimed = self._contents(self._undisclosed.seed(call))
+        timed, untimed = self._contents(self._asked.seed(call))
         written = self._poisoned()
         seconds = self._sample(lambda: launch([*timed, *written]), lambda: self._keep(self._answer_at(timed, written)))
         self._found = self._found or self._damage(timed, untimed, written)
@@ -427,7 +427,7 @@ class Timing:
     def _take_judged(self) -> None:
         """Ask which of the answers that are kept are judged, and copy these to the host. None is kept any longer."""
         calls = [*self._kept.calls]
-        for call, rows in self._undisclosed.judged(calls) if calls else []:
+        for call, rows in self._asked.judged(calls) if calls else []:
             nth = calls.index(call)
             if not self._kept.is_intact(nth):
                 self._found = self._found or Finding("race", "a later call changed the answer of an earlier one")
@@ -442,7 +442,14 @@ class Timing:
 
     def _outputs_at(self, places: Sequence[int]) -> Outputs:
         outputs = zip(self._answered, places, strict=True)
-        return {item.name: self._driver.download(place, item.size) for item, place in outputs}
+        return {item.name: self._output_at(place, item.size) for item, place in outputs}
+
+    def _output_at(self, place: int, size: int) -> Contents:
+        """One output, in the room for answers where that has as much left."""
+        if (there := self._asked.lend(size)) is None:
+            return self._driver.download(place, size)
+        self._driver.download_to(there, place)
+        return there
 
 
 def _some_number() -> int:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from grader.devices import Call, Finding, Outcome, Undisclosed
+from grader.devices import Call, Finding, Outcome, Timed
 from grader.devices.launcher_rules import LauncherRules, regions
 from grader.devices.sim.arrays import shared_arrays
 from grader.devices.sim.engine import EngineError, engine_library
@@ -67,7 +67,7 @@ class SimDevice:
             "unsupported", f"the PTX cannot be read: {error.decode(errors='replace')}", file=str(self._source)
         )
 
-    def call(self, call: Call, undisclosed: Undisclosed | None = None) -> Outcome:
+    def call(self, call: Call, timed: Timed | None = None) -> Outcome:
         """Run the launcher once; return the outputs and what went wrong."""
         library = self._kata.library
         if self._broken is not None or library is None:
