@@ -14,7 +14,7 @@ from patience import wait_for, wait_for_the_end_of
 
 from grader.compile import build as building
 from grader.compile.build import Build, CompileFailure, Request, Target, build, exported_names
-from grader.compile.halves import Plan, _Compiler, _is_as_expected, plan
+from grader.compile.halves import _KEPT, Plan, _Compiler, _digest, _is_as_expected, _Memory, plan
 from grader.compile.symbols import dependencies
 from grader.compile.toolchain import find_toolchain
 from grader.content.catalog import load_catalog
@@ -227,10 +227,122 @@ def test_a_compiler_that_waits_for_kernels_in_vain_leaves_nothing(
     """g++ starts another program, and that waits at the pipe."""
     monkeypatch.chdir(tmp_path)
     Path("waits").write_text(WAITS)
-    compiler = _Compiler("sh waits", "kata")
+    nothing = _Memory(None, Plan((), (), "sh waits", (), {}), "kata", "_id")
+    compiler = _Compiler("sh waits", "kata", nothing)
     compiler.begin({**os.environ})
     wait_for(Path("child").exists, "a program that reads the pipe")
     child = int(Path("child").read_text())
     compiler.close()
     wait_for_the_end_of([child])
     assert not Path("host").exists()
+
+
+MARK = b'\t.section\t.rodata\n\t.string "out of the store"\n'
+
+
+def marked(kept: bytes) -> bytes:
+    """An entry of the store, with words in it that no compiler wrote."""
+    facts, made = kept.split(b"\n\n", 1)
+    stub, _, *read = facts.decode().split("\n")
+    made += MARK
+    return "\n".join([stub, _digest(made), *read]).encode() + b"\n\n" + made
+
+
+def library_of(text: str, folder: Path) -> bytes:
+    for header in ("of_the_device.h", "of_the_host.h"):
+        (folder / header).touch()
+    source = folder / "elementwise_f32.cu"
+    source.write_text(text)
+    kata = KATAS["elementwise_f32"]
+    built = build(Request(kata, load_spec(kata), source_of(source), Target("sim", "sm_90a")), find_toolchain())
+    assert isinstance(built, Build), built
+    return built.library.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the store has of a file; its name is that in the store."""
+    folder = tmp_path_factory.mktemp("kept")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KATA_CACHE", str(folder / "cache"))
+        library_of(HEADERS, folder)
+    (entry,) = (folder / "cache" / building.HOSTS).iterdir()
+    return entry
+
+
+@pytest.fixture
+def entry(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same in a store of the test's own, marked."""
+    monkeypatch.setenv("KATA_CACHE", str(tmp_path / "cache"))
+    own = tmp_path / "cache" / building.HOSTS / kept.name
+    own.parent.mkdir(parents=True)
+    own.write_bytes(marked(kept.read_bytes()))
+    return own
+
+
+CHANGED = {
+    "a kernel's body": ("/ 2", "/ 4", True),
+    "more lines": ("    for (int i", "    // more\n    for (int i", True),
+    "a launch": ("<<<1, 64,", "<<<2, 64,", False),
+    "a kernel's name": ("add", "plus", False),
+    "a kernel's parameters": ("int n) {\n    for", "long n) {\n    for", False),
+    "which instance": ("add<64>", "add<32>", False),
+    "a line's number": ("if (n) add", "if (n + __LINE__) add", False),
+}
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_what_the_host_compiles_is_taken_from_the_store(entry: Path, tmp_path: Path, change: str) -> None:
+    """As long as nothing but kernels' bodies has changed."""
+    old, new, is_same = CHANGED[change]
+    assert old in HEADERS
+    assert (b"out of the store" in library_of(HEADERS.replace(old, new), tmp_path)) == is_same
+    assert len([*entry.parent.iterdir()]) == (1 if is_same else 2)
+
+
+@pytest.mark.parametrize("damage", ["shorter", "another header", "another stub", "empty"])
+def test_what_does_not_fit_in_the_store_is_compiled_again(entry: Path, tmp_path: Path, damage: str) -> None:
+    whole = entry.read_bytes()
+    facts, _, made = whole.partition(b"\n\n")
+    lines = facts.split(b"\n")
+    entry.write_bytes(
+        {
+            "shorter": whole[:-3],
+            "another header": b"\n".join([*lines[:-1], lines[-1] + b"1"]) + b"\n\n" + made,
+            "another stub": b"\n".join([b"0" * 64, *lines[1:]]) + b"\n\n" + made,
+            "empty": b"",
+        }[damage]
+    )
+    assert b"out of the store" not in library_of(HEADERS.replace("/ 2", "/ 4"), tmp_path)
+    assert marked(entry.read_bytes()) == whole  # it is whole again
+
+
+def test_the_store_keeps_what_was_used_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store, work = tmp_path / "store", Plan((), (), "g++ -S", (), {})
+    Path("kata.cudafe1.stub.c").touch()
+    Path("kata.host.d").write_text("kata.s: here.h /usr/include/stdio.h\n")
+    Path("kata.s").write_text(".text _id_1\n")
+
+    def memory(text: str) -> _Memory:
+        Path("kata.cudafe1.cpp").write_text(text)
+        return _Memory(store, work, "kata", "_id_1")
+
+    for nth in range(_KEPT + 3):
+        first = memory("first")
+        assert first.has_text() == (nth > 0)
+        if nth > 0:
+            assert first.restore()
+            other = memory(f"other {nth}")
+            assert not other.has_text()
+            other.keep()
+        else:
+            first.keep()
+    assert len([*store.iterdir()]) == _KEPT
+    assert memory("first").has_text()
+    assert not memory("other 1").has_text()
+    Path("kata.s").unlink()
+    again = _Memory(store, work, "kata", "_id_2")
+    Path("kata.cudafe1.cpp").write_text('# 7 "kata.cu"\nfirst')
+    assert again.has_text() and again.restore()
+    assert Path("kata.s").read_text() == ".text _id_2\n"

@@ -38,6 +38,7 @@ __all__ = [
 
 PATIENCE_S = 30.0  # for builds that other processes are making, or have before them
 SIGNATURE = "signature.h"
+HOSTS = "hosts"  # in the cache: what the host's compiler made of the text around kernels
 # NVTX is not to look for a profiler's library: no kata may load one, and without it all of NVTX does nothing.
 _NO_PROFILER = "-DNVTX_SUPPORT_DYNAMIC_INJECTION_LIBRARY=0"
 _FLAGS = ("-std=c++17", "-lineinfo", "-shared", "-Xcompiler", "-fPIC", _NO_PROFILER)
@@ -223,7 +224,7 @@ def lay_out(job: Job, place: Path) -> list[str] | None:
 def _step(job: Job, place: Path, *, alone: bool) -> ninja.Step:
     """``alone``: nothing else is compiled, so that its two halves may have a core each."""
     target = job.request.target
-    nvcc = nvcc_command(job, limit_s=time_limit_s(job.request), halves=alone)
+    nvcc = nvcc_command(job, limit_s=time_limit_s(job.request), store=cache.cache_folder() / HOSTS if alone else None)
     command = [*nvcc, *_flags_alone(job.request), "-I", str(place / BESIDE)]
     command += ["-include", SIGNATURE, SOURCE]
     return ninja.Step(place, tuple(command), f"{job.request.kata.name} for {target}", time_limit_s(job.request))

@@ -60,12 +60,12 @@ def time_limit_s(request: Request) -> int:
     return TEMPLATES_LIMIT_S if "cutlass" in request.kata.libraries else COMPILE_LIMIT_S
 
 
-def nvcc_command(job: Job, *, limit_s: int, halves: bool = False, library: bool = True) -> list[str]:
-    """nvcc and what it is told wherever it runs; it keeps what it makes on its way. See halves.py for ``halves``.
-    Without ``library``, it makes only PTX, for an older card machine code too, and preprocesses the host's code all the
-    same."""
+def nvcc_command(job: Job, *, limit_s: int, store: Path | None = None, library: bool = True) -> list[str]:
+    """nvcc and what it is told wherever it runs; it keeps what it makes on its way. With a ``store``, in halves: see
+    halves.py. Without ``library``, it makes only PTX, for an older card machine code too, and preprocesses the host's
+    code all the same."""
     limit = ["timeout", "-k", "5", str(WAITING * limit_s)] if shutil.which("timeout") else []
-    split = [sys.executable, "-I", "-S", str(HALVES)] if halves else []
+    split = [sys.executable, "-I", "-S", str(HALVES), str(store)] if store else []
     target = job.request.target
     if library:
         made = ["-o", f"{NAME}.so", *target.code]

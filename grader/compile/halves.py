@@ -1,19 +1,20 @@
 """A command line of nvcc -> what nvcc makes of it, with the PTX half and the host half made side by side.
 
-A program of its own: ``python halves.py nvcc ... kata.cu``, run in the folder of the file. nvcc works one command after
-another: it preprocesses and compiles the device's code, then does the same for the host's. The two need nothing from
-each other but the module's id, which is written before both, and the device's machine code, which becomes data of the
-host's object. The host's compiler gets a line there by which the assembler, that runs after both halves, reads it from
-its file. nvcc itself names its commands (--dryrun). Where they are
-not those that are known here, nvcc does all of it. Where one that reads the file fails, its words are nvcc's; what else
-fails, nvcc does again, and says why.
+A program of its own: ``python halves.py STORE nvcc ... kata.cu``, run in the folder of the file. nvcc works one command
+after another: it preprocesses and compiles the device's code, then does the same for the host's. The two need nothing
+from each other but the module's id, which is written before both, and the device's machine code, which becomes data of
+the host's object. The host's compiler gets a line there by which the assembler, that runs after both halves, reads it
+from its file. nvcc itself names its commands (--dryrun). Where they are not those that are known here, nvcc does all of
+it. Where one that reads the file fails, its words are nvcc's; what else fails, nvcc does again, and says why.
 
-It is for one file and one architecture.
+It is for one file and one architecture. STORE is a folder in which is kept what the host's compiler made: bodies of
+kernels, which is what changes most, are no part of what it reads.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import signal
@@ -63,6 +64,10 @@ __attribute__ ((section (__CUDAFATBINSECTION)))=\x20
 #endif
 """
 _DATA = re.compile(r'(?:"\.quad [^"\n]*"\n)+')
+# Which file and line the next one is of; and a body for the device, in which g++ looks for nothing but its end.
+_UNREAD = re.compile(rb"^#(?:line)? \d+[^\n]*\n|^#if 0\n.*?^#endif\n", re.MULTILINE | re.DOTALL)
+_ASKS_LINE = b"__builtin_LINE"  # what is made of it depends on these, too
+_KEPT = 64  # texts of assemblers in the store; each takes up to a megabyte
 _WORD = "0x"  # with which each word begins: what stands between two words is not always the same
 
 
@@ -113,14 +118,15 @@ class Done:
     status: int = 0
 
 
-def side_by_side(work: Plan, name: str) -> Done | None:
+def side_by_side(work: Plan, name: str, store: Path | None = None) -> Done | None:
     """Run the commands. Where one that reads the file fails, the words of the first of these in nvcc's order, and of
     those before. None where nvcc is to say what is wrong: where one was killed, or the host's compiler fails."""
     environment = {**os.environ, **work.settings}
     text, place = Path(f"{name}.cu").read_bytes(), os.fsencode(os.getcwd())
-    Path(f"{name}.module_id").write_text(f"_{zlib.crc32(place):08x}_{len(name) + 3}_{name}_cu_{zlib.crc32(text):08x}")
+    module_id = f"_{zlib.crc32(place):08x}_{len(name) + 3}_{name}_cu_{zlib.crc32(text):08x}"
+    Path(f"{name}.module_id").write_text(module_id)
     try:
-        compiler = _Compiler(work.compiler, name)
+        compiler = _Compiler(work.compiler, name, _Memory(store, work, name, module_id))
     except OSError:  # a system without pipes in its folders
         return None
     device = _Device(work.device, environment)
@@ -189,10 +195,12 @@ class _Compiler:
     """The host's compiler, up to its assembly. Last of all it reads what the device's frontend has written of kernels:
     it is begun before that is there, and waits for it at a pipe of the same name."""
 
-    def __init__(self, command: str, name: str) -> None:
+    def __init__(self, command: str, name: str, memory: _Memory) -> None:
         text, self._stub, self._place = f"{name}.cudafe1.cpp", f"{name}.cudafe1.stub.c", Path("host")
+        self._memory = memory
         command = command.replace(" -c -x c++ ", " -S -x c++ ")
-        self._command = command.replace(f'"{text}" -o "{name}.o"', f'"{self._place}/{text}" -o "{name}.s"')
+        command = command.replace(f'"{text}" -o "{name}.o"', f'"{self._place}/{text}" -o "{name}.s"')
+        self._command = f"{command} -MD -MF {memory.read}"
         self._said = Path(f"{name}.said")
         self._process: subprocess.Popen[bytes] | None = None
         self._place.mkdir()
@@ -201,14 +209,24 @@ class _Compiler:
         os.mkfifo(self._place / self._stub)
 
     def begin(self, environment: Mapping[str, str]) -> None:
+        """Unless the store has what it made of this text before."""
+        self._environment = environment
+        if not self._memory.has_text():
+            self._start()
+
+    def _start(self) -> None:
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(
-                ["sh", "-c", f"exec {self._command}"], env=environment, stdout=said, stderr=subprocess.STDOUT
+                ["sh", "-c", f"exec {self._command}"], env=self._environment, stdout=said, stderr=subprocess.STDOUT
             )
         _WAITING.append(self)
 
     def given_stub(self) -> bytes | None:
         """What it prints, once it has what it waits for; None where it fails."""
+        if self._process is None:
+            if self._memory.restore():
+                return b""
+            self._start()
         assert self._process is not None
         while self._process.poll() is None:
             try:
@@ -222,7 +240,11 @@ class _Compiler:
             break
         if self._process.wait() == -signal.SIGXCPU:
             _out_of_time()
-        return self._said.read_bytes() if self._process.returncode == 0 else None
+        if self._process.returncode != 0:
+            return None
+        if not (said := self._said.read_bytes()):
+            self._memory.keep()
+        return said
 
     def end(self) -> None:
         """End it where it still waits: the driver by a signal, what that has begun by an empty pipe."""
@@ -240,6 +262,93 @@ class _Compiler:
         for path in self._place.iterdir():
             path.unlink()
         self._place.rmdir()
+
+
+class _Memory:
+    """The store, for one text: what the host's compiler made of the same text and the same kernels' names before.
+
+    The same are texts that differ in device bodies, or in where lines stand; what depends on that is not kept. Of other
+    files that it read, size and time are kept with it. In what is kept, a word stands for the module's id.
+    """
+
+    def __init__(self, store: Path | None, work: Plan, name: str, module_id: str) -> None:
+        self._store, self._work, self._name, self._id = store, work, name, module_id.encode()
+        self.read = f"{name}.host.d"
+        self._place: Path | None = None
+        self._known: tuple[str, bytes] | None = None  # the stub's digest, and what was made
+
+    def has_text(self) -> bool:
+        """Whether the store has the text. Which kernels' names belong to it shows later."""
+        if self._store is None:
+            return False
+        text = _UNREAD.sub(b"", self._plain(Path(f"{self._name}.cudafe1.cpp").read_bytes()))
+        if _ASKS_LINE in text:
+            return False
+        here, command = os.fsencode(os.getcwd()), os.fsencode(self._work.compiler)
+        parts = [text, command.replace(here, b""), _EMBEDDED.encode(), self._compiler().encode()]
+        self._place = self._store / _digest("\n".join(map(_digest, parts)).encode())
+        with contextlib.suppress(OSError, ValueError):
+            facts, rest = self._place.read_bytes().split(b"\n\n", 1)
+            stub, made, *read = facts.decode(errors=_LOG_ERRORS).split("\n")
+            if made == _digest(rest) and all(_about(each.rsplit(" ", 2)[0]) == each for each in read):
+                self._known = stub, rest
+        return self._known is not None
+
+    def _compiler(self) -> str:
+        """Which program it is."""
+        word = self._work.compiler.split()[0].strip('"')
+        folders = self._work.settings.get("PATH", os.environ.get("PATH", "")).split(":")
+        return next((about for folder in folders if (about := _about(os.path.join(folder, word)))), "")
+
+    def restore(self) -> bool:
+        """Write what was made, if it was made with these names of kernels."""
+        assert self._known is not None and self._place is not None
+        stub, made = self._known
+        if stub != _digest(self._stub):
+            return False
+        Path(f"{self._name}.s").write_bytes(made.replace(_ID_IS_HERE, self._id))
+        with contextlib.suppress(OSError):
+            os.utime(self._place)
+        return True
+
+    def keep(self) -> None:
+        """What was made now. It is a convenience: where it cannot be written, nothing is lost."""
+        if self._place is None or self._store is None:
+            return
+        with contextlib.suppress(OSError):
+            made = self._plain(Path(f"{self._name}.s").read_bytes())
+            words = Path(self.read).read_text(errors=_LOG_ERRORS).partition(":")[2].replace("\\\n", " ").split()
+            facts = [_digest(self._stub), _digest(made), *(_about(path) for path in words if os.path.isabs(path))]
+            self._store.mkdir(parents=True, exist_ok=True)
+            staged = self._place.with_name(f"staged-{os.getpid()}")
+            staged.write_bytes("\n".join(facts).encode(errors=_LOG_ERRORS) + b"\n\n" + made)
+            staged.replace(self._place)
+            kept = sorted(self._store.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+            for path in kept[:-_KEPT]:
+                path.unlink()
+
+    @property
+    def _stub(self) -> bytes:
+        return self._plain(Path(f"{self._name}.cudafe1.stub.c").read_bytes())
+
+    def _plain(self, text: bytes) -> bytes:
+        return text.replace(self._id, _ID_IS_HERE)
+
+
+_ID_IS_HERE = b"@MODULE_ID@"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _about(path: str) -> str:
+    """By what a file of the system is known; nothing where it is not there."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        return ""
+    return f"{path} {state.st_size} {state.st_mtime_ns}"
 
 
 _WAITING: list[_Compiler] = []
@@ -315,12 +424,12 @@ def _join_dependencies(name: str) -> None:
     Path(f"{name}.d").write_text(own + " \\\n ".join(rules) + "\n", errors=_LOG_ERRORS)
 
 
-def main(command: Sequence[str]) -> int:
+def main(store: Path, command: Sequence[str]) -> int:
     """Do what the command says. Returns its exit status."""
     name = Path(command[-1]).stem
     listed = subprocess.run([*command, "--dryrun"], capture_output=True, text=True, errors=_LOG_ERRORS)
     work = plan(listed.stderr, name) if listed.returncode == 0 else None
-    done = side_by_side(work, name) if work else None
+    done = side_by_side(work, name, store) if work else None
     if done is None:
         return subprocess.run(command).returncode
     if done.status == 0:
@@ -330,5 +439,5 @@ def main(command: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    status = main(sys.argv[1:])
+    status = main(Path(sys.argv[1]), sys.argv[2:])
     sys.exit(status if status >= 0 else 128 - status)
