@@ -7,8 +7,8 @@ the host's object. The host's compiler gets a line there by which the assembler,
 from its file. nvcc itself names its commands (--dryrun). Where they are not those that are known here, nvcc does all of
 it. Where one that reads the file fails, its words are nvcc's; what else fails, nvcc does again, and says why.
 
-It is for one file and one architecture. STORE is a folder in which is kept what the host's compiler made: bodies of
-kernels, which is what changes most, are no part of what it reads.
+It is for one file and one architecture. STORE is a folder in which is kept what the host's compiler made: it does not
+read bodies of kernels, and these are what changes most.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ __attribute__ ((section (__CUDAFATBINSECTION)))=\x20
 #endif
 """
 _DATA = re.compile(r'(?:"\.quad [^"\n]*"\n)+')
-# Which file and line the next one is of; and a body for the device, in which g++ looks for nothing but its end.
+# Which file and line the next one is of; and a body for the device, in which g++ looks for its end alone.
 _UNREAD = re.compile(rb"^#(?:line)? \d+[^\n]*\n|^#if 0\n.*?^#endif\n", re.MULTILINE | re.DOTALL)
 _ASKS_LINE = b"__builtin_LINE"  # what is made of it depends on these, too
 _KEPT = 64  # texts of assemblers in the store; each takes up to a megabyte
@@ -267,8 +267,8 @@ class _Compiler:
 class _Memory:
     """The store, for one text: what the host's compiler made of the same text and the same kernels' names before.
 
-    The same are texts that differ in device bodies, or in where lines stand; what depends on that is not kept. Of other
-    files that it read, size and time are kept with it. In what is kept, a word stands for the module's id.
+    The same are texts that differ in device bodies, or in where lines stand; what depends on that is not kept. Size and
+    time of other files that it read are kept with it. In what is kept, a word stands for the module's id.
     """
 
     def __init__(self, store: Path | None, work: Plan, name: str, module_id: str) -> None:
