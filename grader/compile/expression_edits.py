@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from grader.compile.edit_writer import VARIABLE, WORD, Writer
+from grader.compile.index_edits import Formula, of_other_lines, of_strides
 from grader.compile.lane_edits import (
     REGISTERS,
     accurate,
@@ -97,6 +98,10 @@ class Expressions(ABC):
         self.is_index = False
         self.rounds: frozenset[str] = frozenset()  # what loops inside the one whose head this is count up to
         self.counters: list[tuple[str, str]] = []  # of the loops around: variable, and what is added to it each round
+        self.bounds: dict[str, str] = {}  # variable of a loop -> what it counts up to
+        self.formulas: Sequence[Formula] = ()  # that the function computes with variables of loops
+        self.strides: Sequence[str] = ()  # of the elements of a thread
+        self.offsets: Sequence[str] = ()  # that the function adds to pointers
         self.facing: tuple[Node, str] | None = None  # a part, and what it is compared with, subtracted from, divided by
         body = self.plain[tree.body.begin : tree.body.end]
         self.builtin = [*dict.fromkeys(["blockDim.x", *_BUILTIN.findall(body)])][:MOST_BUILTIN]
@@ -297,8 +302,12 @@ class Expressions(ABC):
             self._wrap(node, [(f"`{self.of(node)}` is `{self.of(part)}`", self.of(part), 6)])
         self.node(part, is_set=is_set or node.sign == "&")
 
+    def tied_members(self, node: Node) -> None:
+        """Of two structs that are equal in what chooses one of them: see `Following`."""
+
     def _choice(self, node: Node) -> None:
         condition, first, _ = node.parts
+        self.tied_members(node)
         text = self.of(condition)
         if number := self.writer.new(condition.begin, f"`{text}` is `!({text})`", 5):
             self._around(condition, f"(({VARIABLE}=={number}u)!=bool(", "))")
@@ -327,6 +336,12 @@ class Expressions(ABC):
             return
         kinds = {self.type_of(left, node.scope), self.type_of(right, node.scope)}
         self._wrap(node, [*self._unsigned(node)])
+        if node.sign == "+" and self.counters and kinds == {"whole"}:
+            known = {each.name for each in node.scope or ()}
+            counters = tuple(self.counters)
+            strides = [each for each in self.strides if "." in each or each in known]
+            ways = [*of_other_lines(self.of(node), self.formulas, counters, known)]
+            self._wrap(node, [*ways, *of_strides(node, self.plain, counters, self.bounds, strides)])
         if kinds <= {"whole", "floating", "truth"}:
             self._wrap(node, [*self._operators(node, is_whole=kinds == {"whole"})])
         if node.sign == "+" and left.kind == "binary" and left.sign == "+" and self._is_pointer(left.parts[0]):
@@ -595,6 +610,14 @@ class Expressions(ABC):
         ]
         found = [each for each in dict.fromkeys(found) if {*re.findall(r"(?<![\w.])[A-Za-z_]\w*", each)} <= known]
         return found[:2]
+
+    def with_offset(self, node: Node) -> None:
+        """A place that is counted from where a pointer begins, not from where the row does."""
+        if node.kind == "binary" and node.sign == "*" and self.type_of(node, node.scope) == "whole":
+            own, known = self.of(node), {each.name for each in node.scope or () if kind_of(each) == "whole"}
+            names = [name for name in self.offsets if name in known and name not in WORD.findall(own)]
+            ways = [(f"`{own}` is `{name} + {own}`", f"{name} + {own}", 1) for name in names]
+            self._wrap(node, ways[:MOST_FACTORS])
 
     def root_value(self, node: Node) -> None:
         """A value that is kept, given to a function or an index: one more or less, or with one more term."""
