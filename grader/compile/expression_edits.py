@@ -302,6 +302,11 @@ class Expressions(ABC):
             self._wrap(node, [(f"`{self.of(node)}` is `{self.of(part)}`", self.of(part), 6)])
         self.node(part, is_set=is_set or node.sign == "&")
 
+    @abstractmethod
+    def relative(self, value: Node) -> None:
+        """A number that is relative to another maximum: see `Following`."""
+
+    @abstractmethod
     def tied_members(self, node: Node) -> None:
         """Of two structs that are equal in what chooses one of them: see `Following`."""
 
@@ -337,11 +342,7 @@ class Expressions(ABC):
         kinds = {self.type_of(left, node.scope), self.type_of(right, node.scope)}
         self._wrap(node, [*self._unsigned(node)])
         if node.sign == "+" and self.counters and kinds == {"whole"}:
-            known = {each.name for each in node.scope or ()}
-            counters = tuple(self.counters)
-            strides = [each for each in self.strides if "." in each or each in known]
-            ways = [*of_other_lines(self.of(node), self.formulas, counters, known)]
-            self._wrap(node, [*ways, *of_strides(node, self.plain, counters, self.bounds, strides)])
+            self._wrap(node, self.numbered(node))
         if kinds <= {"whole", "floating", "truth"}:
             self._wrap(node, [*self._operators(node, is_whole=kinds == {"whole"})])
         if node.sign == "+" and left.kind == "binary" and left.sign == "+" and self._is_pointer(left.parts[0]):
@@ -611,6 +612,14 @@ class Expressions(ABC):
         found = [each for each in dict.fromkeys(found) if {*re.findall(r"(?<![\w.])[A-Za-z_]\w*", each)} <= known]
         return found[:2]
 
+    def numbered(self, node: Node) -> list[tuple[str, str, int]]:
+        """A sum, where the elements of a thread are numbered otherwise."""
+        known, counters = {each.name for each in node.scope or ()}, tuple(self.counters)
+        strides = [each for each in self.strides if "." in each or each in known]
+        variables = {each.name for each in node.scope or () if not each.is_fixed}
+        ways = of_other_lines(self.of(node), self.formulas, counters, known, variables)
+        return [*ways, *of_strides(node, self.plain, counters, self.bounds, strides)]
+
     def with_offset(self, node: Node) -> None:
         """A place that is counted from where a pointer begins, not from where the row does."""
         if node.kind == "binary" and node.sign == "*" and self.type_of(node, node.scope) == "whole":
@@ -621,6 +630,8 @@ class Expressions(ABC):
 
     def root_value(self, node: Node) -> None:
         """A value that is kept, given to a function or an index: one more or less, or with one more term."""
+        if not self.is_index:
+            self.with_offset(node)
         if self.type_of(node, node.scope) == "whole" and node.kind != "number":
             own = self.of(node)
             ways = [(f"`{shortened(own)}` is `{shortened(own)} {by}`", f"{own} {by}", 5) for by in ("+ 1", "- 1")]
@@ -669,6 +680,7 @@ class Expressions(ABC):
         for part in parts:
             if not self._takes_places(node):
                 self.with_unused(part)
+                self.relative(part)
                 self._doubled(part)
             if re.match(r"(?:reinterpret|const)_cast<", node.sign) or (
                 part.kind != "name" and self._takes_places(node) and part.kind in ("index", "member")

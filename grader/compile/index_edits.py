@@ -31,7 +31,7 @@ class Formula:
 
     @property
     def names(self) -> set[str]:
-        return {*NAME.findall(re.sub(r"<[\w, ]*>", "", self.text))}
+        return {*NAME.findall(re.sub(r"\w+<[\w, ]*>", "", self.text))}  # constants of a template are visible
 
     def of(self, counter: str, step: str) -> str:
         """The same of another loop. A loop over elements has one of each vector that this one goes over."""
@@ -53,27 +53,35 @@ def formulas_of(one: Statement, text: str, counters: Counters = ()) -> Iterator[
         for node in one.nodes:
             for each in _sums(node):
                 formula = Formula(_of(each, text), counter, step)
-                if counter in formula.names and "(" not in formula.text:
+                if counter in formula.names and not re.search(r"[(\[]", formula.text):
                     yield formula
     for part in one.parts:
         yield from formulas_of(part, text, counters)
 
 
-def of_other_lines(own: str, formulas: Collection[Formula], counters: Counters, known: Collection[str]) -> list[Way]:
-    """What another line computes with the variable of its loop, where this one computes something else with it."""
+def of_other_lines(
+    own: str, formulas: Collection[Formula], counters: Counters, known: Collection[str], variables: Collection[str]
+) -> list[Way]:
+    """What another line computes with the variable of its loop, where this one computes something else with it.
+
+    ``known``: what is visible; ``variables``: of it. The other line has all those that this one has.
+    """
     names, found = {*NAME.findall(own)}, list[Way]()
     for counter, step in counters[-1:]:
         for each in formulas if counter in names else ():
             text = each.of(counter, step)
             others = each.names - {each.counter}
-            if text and text != own and others & names and not others & {counter} and _plain(others) <= {*known}:
+            is_like = others & names and counter not in others and names & {*variables} <= {*others, counter}
+            if text and text != own and is_like and _plain(others) <= {*known}:
                 found.append((f"`{own}` is `{text}`", text, 1))
     return [*dict.fromkeys(found)][:MOST_FORMULAS]
 
 
-def of_strides(node: Node, text: str, counters: Counters, bounds: Mapping[str, str], strides: Sequence[str]) -> list[Way]:
-    """``v * LOADS + i`` is ``v + i * stride``, and the reverse: elements of a thread that follow each other, or that are
-    a stride apart."""
+def of_strides(
+    node: Node, text: str, counters: Counters, bounds: Mapping[str, str], strides: Sequence[str]
+) -> list[Way]:
+    """``v * LOADS + i`` is ``v + i * stride``, and the reverse: elements of a thread that follow each other, or are a
+    stride apart."""
     own, left, right = (_of(each, text) for each in (node, *node.parts))
     counter = counters[-1][0] if counters else ""
     product = re.fullmatch(r"([\w.]+) \* ([\w.<>]+)", left)

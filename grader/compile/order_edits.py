@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from abc import ABC
 from collections.abc import Iterator, Sequence
+from itertools import pairwise, permutations
 
 from grader.compile.edit_writer import VARIABLE, WORD
 from grader.compile.expression_edits import LONGEST, Expressions, found_in, is_sum, kind_of, shortened
@@ -14,9 +15,11 @@ from grader.compile.index_edits import MOST_NEAR
 from grader.compile.source_tree import ASSIGNING, Node, Statement
 
 MOST_MAXIMA = 2  # pairs of them
+MOST_GIVEN = 4  # statements that give a number away
 _FIRST = r"(-?\d[\w.]*|-?INFINITY|-?FLT_MAX|\w+\(\)|\w+\{{\}}|\{{\}})"
 _PLACE = r"(?<![\w.>])[A-Za-z_]\w*(?:\.\w+)?"
 _COPY = re.compile(rf"\bfloat\s+(\w+)\s*=\s*({_PLACE})\s*;")
+_MAXIMUM = re.compile(r"(?<![\w.>])((?:[A-Za-z_]\w*\.)?(?:\w*_)?max)\b(?!\s*[(<])")
 
 
 class Following(Expressions, ABC):
@@ -41,10 +44,11 @@ class Following(Expressions, ABC):
             begins = first.search(self.plain, own.at, loop.begin)
             if begins is None or first.search(self.plain, loop.begin, loop.end):
                 continue
-            for given in [each for each in self._givers(loop, name) if (each.begin, name) not in self.given_away][:2]:
+            for given in [*self._givers(loop, name)][:MOST_GIVEN]:
+                if (given.begin, name) not in self.given_away:
+                    again = f"{name} = {begins[1]};"
+                    self.next_to(given, f"`{again}` stands behind `{shortened(self.of(given))}`", 1, "", again)
                 self.given_away.add((given.begin, name))
-                again = f"{name} = {begins[1]};"
-                self.next_to(given, f"`{again}` stands behind `{shortened(self.of(given))}`", 1, "", again)
 
     def _kept(self, one: Statement) -> Iterator[str]:
         """The variables that statements in it add to, or set to what is made of them."""
@@ -57,18 +61,21 @@ class Following(Expressions, ABC):
             yield from self._kept(part)
 
     def _givers(self, one: Statement, name: str) -> Iterator[Statement]:
-        """The statements that give a variable to a function, or put it in an element."""
+        """The statements that give a variable to a function, or put it in an element, and conditions of such alone."""
+        for part in one.parts:
+            found = [*self._givers(part, name)]
+            yield from found
+            if part in found and one.kind == "if":
+                yield one
         node = one.nodes[0] if one.kind == "simple" and len(one.nodes) == 1 else None
         if node is not None and one.end - one.begin <= LONGEST:
             is_given = node.kind == "call" and any(name in WORD.findall(self.of(part)) for part in node.parts)
             if is_given or (_is_store(node) and name in WORD.findall(self.of(node.parts[1]))):
                 yield one
-        for part in one.parts:
-            yield from self._givers(part, name)
 
     def in_other_order(self, parts: Sequence[Statement]) -> None:
         """What is stored has what the next statement adds, or lacks what the one before has added."""
-        for one, two in zip(parts, parts[1:], strict=False):
+        for one, two in pairwise(parts):
             for store, adds in ((one, two), (two, one)):
                 place = _stored(store)
                 if place is None or len(self.of(store)) > LONGEST or not self.counters:
@@ -136,20 +143,27 @@ class Following(Expressions, ABC):
             last = shortened(self.of(sums[-1]))
             words = f"`{self.of(root)}` is rounded up, and `{last}` on line {self.writer.line_at(sums[-1].begin)}"
             if number := self.writer.new(root.begin, f"{words} is at most `{whole}`", 1):
-                left, right = map(self.of, root.parts)
-                self._around(root, f"({VARIABLE}=={number}u?(({left})+({right})-1)/({right}):", ")")
+                self._around(root, f"({VARIABLE}=={number}u?{self._rounded_up(root)}:", ")")
                 for node in sums:
                     kind = f"kata_t<decltype({self.of(node)})>"
                     before = f"({VARIABLE}=={number}u?min(({kind})({self.of(node)}),({kind})({whole})):"
                     self._around(node, before, ")")
 
     def _divided(self, node: Node) -> str:
-        """What a quotient divides first, where the function is given it; else empty."""
-        is_quotient = node.kind == "binary" and node.sign == "/"
-        while node.kind == "binary" and node.sign == "/":
+        """What a quotient, or a multiple of one, divides first, where the function is given it; else empty."""
+        signs = set[str]()
+        while node.kind == "binary" and node.sign in "*/":
+            signs.add(node.sign)
             node = node.parts[0]
-        own = found_in(node.scope, node.sign) if node.kind == "name" and is_quotient else None
+        own = found_in(node.scope, node.sign) if node.kind == "name" and "/" in signs else None
         return own.name if own is not None and own in self.tree.parameters and kind_of(own) == "whole" else ""
+
+    def _rounded_up(self, node: Node) -> str:
+        """All its quotients rounded up."""
+        if node.kind != "binary":
+            return f"({self.of(node)})"
+        left, right = self._rounded_up(node.parts[0]), f"({self.of(node.parts[1])})"
+        return f"(({left}+{right}-1)/{right})" if node.sign == "/" else f"({left}*{right})"
 
     def _made_of(self, name: str, following: Sequence[Statement]) -> Iterator[Node]:
         """The sums and products that statements make of a number; in a sum those of what that makes, too."""
@@ -162,23 +176,27 @@ class Following(Expressions, ABC):
             value, target = (node.parts[1], self.of(node.parts[0])) if is_set else (node, "")
             if is_set or one.kind == "declaration":
                 target = target or one.declared[0].name
-                if names & {*WORD.findall(self.of(value))} and value.kind == "binary" and (
-                    is_sum(value) or value.sign == "*"
+                if (
+                    names & {*WORD.findall(self.of(value))}
+                    and value.kind == "binary"
+                    and (is_sum(value) or value.sign == "*")
                 ):
                     yield value
 
-    def relative(self, node: Node) -> None:
-        """What is put in an element is relative to another maximum: times ``exp(old - new)``."""
-        target, value = node.parts
-        if target.kind != "index" or self.type_of(value, node.scope) != "floating":
+    def relative(self, value: Node) -> None:
+        """What is put in an element or given to a function is relative to another maximum: times ``exp(old - new)``."""
+        if self.type_of(value, value.scope) != "floating" or value.kind not in ("binary", "name", "member", "index"):
             return
-        known, own = {each.name for each in node.scope or ()}, self.of(value)
-        found = _COPY.findall(self.plain, self.tree.body.begin, node.begin)
-        pairs = [(copy, of) for copy, of in found if copy in known and of.partition(".")[0] in known]
-        for copy, of in [pair for pair in pairs if pair[0] not in own][:MOST_MAXIMA]:
+        known, own = {each.name for each in value.scope or ()}, self.of(value)
+        before = self.plain[self.tree.body.begin : value.begin]
+        pairs = [*_COPY.findall(before), *permutations(dict.fromkeys(_MAXIMUM.findall(before)), 2)]
+        pairs = [pair for pair in pairs if {each.partition(".")[0] for each in pair} <= known]
+        for old, new in [pair for pair in dict.fromkeys(pairs) if "max" in "".join(pair)][:MOST_MAXIMA]:
             for each in dict.fromkeys(self.factors):
-                text = f"{own} * {each.format(f'{copy} - {of}')}"
-                self._wrap(value, [(f"`{shortened(own)}` is `{text}`", f"({own}) * {each.format(f'{copy} - {of}')}", 1)])
+                factor = each.format(f"{old} - {new}")
+                if factor not in own and "exp" not in own:
+                    words = f"`{shortened(own)}` is `{shortened(f'{own} * {factor}')}`"
+                    self._wrap(value, [(words, f"({own}) * {factor}", 1)])
 
 
 def _is_store(node: Node) -> bool:

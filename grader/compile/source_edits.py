@@ -107,6 +107,7 @@ class _Statements(Following):
                 self.with_offset(node)
             self.root(node, is_condition=one.kind == "if")
         self.is_head = False
+        self._numbered_twice(one)
         counter = _STEPS.match(f"{self.of(one)} ") if one.kind == "loop" else None
         self.counters += [(counter[1], (counter[2] or "").strip())] if counter else []
         if counter is not None and (bound := _BOUND.search(self.of(one))):
@@ -114,6 +115,21 @@ class _Statements(Following):
         for part in one.parts:
             self.statement(part)
         del self.counters[len(self.counters) - bool(counter) :]
+
+    def _numbered_twice(self, one: Statement) -> None:
+        """The same sum of a condition and of the statement that it guards is another one in both."""
+        if one.kind != "if" or not self.counters or len(one.parts) != 1:
+            return
+        found: dict[str, list[Node]] = {}
+        for root in (*one.nodes, *_roots(one.parts[0])):
+            for each in _of_signs(root, ("+",)):
+                found.setdefault(self.of(each), []).append(each)
+        for own, nodes in found.items():
+            ways = self.numbered(nodes[0]) if len(nodes) > 1 and self._may_edit(nodes) else []
+            for words, text, rank in ways:
+                number = self.writer.new(nodes[0].begin, f"{words} everywhere", rank)
+                for node in nodes if number else ():
+                    self._around(node, f"({VARIABLE}=={number}u?(kata_t<decltype({own})>)({text}):", ")")
 
     def _shifted(self, node: Node) -> None:
         """A pointer that lacks a term."""
@@ -137,7 +153,8 @@ class _Statements(Following):
                     alternatives.append((f"`{node.sign}` is `{sign}`", f"{left} {sign} {right};", 5))
             if node.sign == "=":
                 alternatives += [*self._joined(node)]
-                self.relative(node)
+                if node.parts[0].kind == "index":
+                    self.relative(node.parts[1])
             if node.sign == "+=" and self.type_of(node.parts[0], one.scope) == "floating":
                 alternatives += [*self._all_of_vector(node)]
                 self._weighed(node.parts[1])
