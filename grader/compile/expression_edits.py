@@ -308,7 +308,7 @@ class Expressions(ABC):
 
     @abstractmethod
     def tied_members(self, node: Node) -> None:
-        """Of two structs that are equal in what chooses one of them: see `Following`."""
+        """One of two structs that are equal in what chooses between them: see `Following`."""
 
     def _choice(self, node: Node) -> None:
         condition, first, _ = node.parts
@@ -341,8 +341,7 @@ class Expressions(ABC):
             return
         kinds = {self.type_of(left, node.scope), self.type_of(right, node.scope)}
         self._wrap(node, [*self._unsigned(node)])
-        if node.sign == "+" and self.counters and kinds == {"whole"}:
-            self._wrap(node, self.numbered(node))
+        self._wrap(node, self.numbered(node) if kinds == {"whole"} else [])
         if kinds <= {"whole", "floating", "truth"}:
             self._wrap(node, [*self._operators(node, is_whole=kinds == {"whole"})])
         if node.sign == "+" and left.kind == "binary" and left.sign == "+" and self._is_pointer(left.parts[0]):
@@ -358,7 +357,6 @@ class Expressions(ABC):
             if kinds == {"whole"} and self._is_place(left) and self._is_few(right):
                 self._wrap(node, [*of_quotient(self.of(left), node.sign, self.of(right))])
         self._alternating(node)
-        self._wrap(node, [way for of in (accurate, nearest_bit) for way in of(node.sign, *map(self.of, node.parts))])
         if node.sign in _COMPARING and self.counters and "mma" in self.text:
             for part in node.parts:
                 self._row_of_register(node, part)
@@ -375,6 +373,7 @@ class Expressions(ABC):
 
     def _alternating(self, node: Node) -> None:
         """The remainder of a loop's counter, and the part of a swizzle that has the bits of a row."""
+        self._wrap(node, [way for of in (accurate, nearest_bit) for way in of(node.sign, *map(self.of, node.parts))])
         if node.sign == "%":
             left, right = map(self.of, node.parts)
             for counter, step in self.counters if node.parts[0].kind == "name" else ():
@@ -614,6 +613,8 @@ class Expressions(ABC):
 
     def numbered(self, node: Node) -> list[tuple[str, str, int]]:
         """A sum, where the elements of a thread are numbered otherwise."""
+        if node.sign != "+" or not self.counters:
+            return []
         known, counters = {each.name for each in node.scope or ()}, tuple(self.counters)
         strides = [each for each in self.strides if "." in each or each in known]
         variables = {each.name for each in node.scope or () if not each.is_fixed}

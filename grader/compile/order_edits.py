@@ -29,7 +29,7 @@ class Following(Expressions, ABC):
     given_away: set[tuple[int, str]]  # statements, and the numbers that begin again behind them
 
     def next_to(self, one: Statement, words: str, rank: int, before: str, behind: str) -> None:
-        """One that is no declaration, with another before or behind it: it may be all of a loop or of a condition."""
+        """A statement with another before or behind it: it may be all that a loop has, not a declaration."""
         if number := self.writer.new(one.begin, words, rank):
             self.writer.add(one.begin, f"{{if({VARIABLE}=={number}u){{{before}}}", closes=False)
             self.writer.add(one.end, f"if({VARIABLE}=={number}u){{{behind}}}}}", closes=True)
@@ -93,7 +93,7 @@ class Following(Expressions, ABC):
             self.writer.add(place, text, closes=False)
 
     def tied(self, one: Statement) -> None:
-        """Of two that are equal the one with less, or with more, of what is kept beside them is taken."""
+        """The one of two equal numbers is taken that has less, or more, of what is kept beside them."""
         node, sets = one.nodes[0], dict[str, str]()
         if len(one.parts) != 1 or node.kind != "binary" or node.sign not in ("<", ">"):
             return

@@ -77,12 +77,8 @@ class _Statements(Following):
         if one.kind == "block":
             self._moved(one.parts)
             self._combined(one.parts)
-            self.in_other_order(one.parts)
-            self.covering(one.parts)
-        if one.kind == "if":
-            self.tied(one)
+        self._belonging(one)
         if one.kind == "loop":
-            self.handed_over(one)
             self._reset(one)
             self._given_again(one)
             self._spanned(one)
@@ -107,7 +103,6 @@ class _Statements(Following):
                 self.with_offset(node)
             self.root(node, is_condition=one.kind == "if")
         self.is_head = False
-        self._numbered_twice(one)
         counter = _STEPS.match(f"{self.of(one)} ") if one.kind == "loop" else None
         self.counters += [(counter[1], (counter[2] or "").strip())] if counter else []
         if counter is not None and (bound := _BOUND.search(self.of(one))):
@@ -115,6 +110,17 @@ class _Statements(Following):
         for part in one.parts:
             self.statement(part)
         del self.counters[len(self.counters) - bool(counter) :]
+
+    def _belonging(self, one: Statement) -> None:
+        """Statements and numbers that belong together."""
+        if one.kind == "block":
+            self.in_other_order(one.parts)
+            self.covering(one.parts)
+        if one.kind == "if":
+            self.tied(one)
+            self._numbered_twice(one)
+        if one.kind == "loop":
+            self.handed_over(one)
 
     def _numbered_twice(self, one: Statement) -> None:
         """The same sum of a condition and of the statement that it guards is another one in both."""
