@@ -64,9 +64,9 @@ class Following(Expressions, ABC):
         """The statements that give a variable to a function, or put it in an element, and conditions of such alone."""
         for part in one.parts:
             found = [*self._givers(part, name)]
-            yield from found
             if part in found and one.kind == "if":
-                yield one
+                yield one  # first: what is added behind it stands further out
+            yield from found
         node = one.nodes[0] if one.kind == "simple" and len(one.nodes) == 1 else None
         if node is not None and one.end - one.begin <= LONGEST:
             is_given = node.kind == "call" and any(name in WORD.findall(self.of(part)) for part in node.parts)
