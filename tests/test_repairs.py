@@ -964,6 +964,14 @@ def test_a_few_cases_prove_nothing(
             "`a[2]` and `a[1]` are exchanged",
         ),
         ("hgemv_k2048_f16x8_pack_split_k", "row * slices + i", "i * M + row", "`i * M + row` is `row * slices + i`"),
+        # Vectors that follow each other, where they are a stride apart; a place that is counted from a later one.
+        ("dot_product_f16x8_pack_f32", "v + i * stride", "v * LOADS + i", "`v * LOADS + i` is `v + i * stride`"),
+        (
+            "ce_backward_bf16",
+            "head + (v + i * THREADS) * VEC",
+            "(v + i * THREADS) * VEC",
+            "`(v + i * THREADS) * VEC` is",
+        ),
         ("wgmma_ring_tn_f16", "m * MMA_M * BLOCK_K", "m * MMA_M", "`m * MMA_M` is `m * MMA_M * BLOCK_K`"),
         (
             "ce_online_bf16",
@@ -1158,6 +1166,23 @@ for (int k = 0; k < n; k += 1) stage = k % 2;
 """
     assert [*fixed_remainders(text)] == [3]
     assert [*zero_quotients("x = 1 / 6;\ny = 6 / 1;")] == [(1, "1 / 6")]
+
+
+def test_cases_that_take_long_are_called_as_long_as_the_failing_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, called = [CaseKey((("n", n),), "any", 1) for n in range(8)], list[tuple[CaseKey, int]]()
+    trial = trial_of()
+    trial.lab, trial.executed, trial.least = SimpleNamespace(known={keys[5]: True}), 4_000_000, 8  # type: ignore[assignment]
+
+    def is_right(key: CaseKey, ptx: Path, limit: int) -> bool:
+        called.append((key, limit))
+        trial.seconds -= 0.2
+        return True
+
+    monkeypatch.setattr(trial, "is_right", is_right)
+    assert trial._right_cases(keys, Path(), 1_500_000) == 8
+    assert called[1][0] == keys[5] and {limit for _, limit in called} == {8_000_000}
+    trial.seconds = -1.0
+    assert trial._right_cases(keys, Path(), 1_500_000) < 8
 
 
 def given(*elements: float) -> Judged:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
 from grader.compile.chosen import chosen
 from grader.compile.edit_writer import HEAD, MOST_OF_LINE, Edit, Edited
 from grader.compile.source_edits import edited
@@ -703,3 +707,91 @@ __device__ void f(uint2 key, int n, const int* x) {
 def test_a_block_without_statements() -> None:
     text = "__device__ void f(int a, int b, int* y) {\n{}\ny[0] = a + b > 0;\n}\n"
     assert least_ranks(text, 3)["`a + b` is `b` alone"] == 6
+
+
+NUMBERED = """\
+constexpr int LOADS = 2;
+constexpr int VEC = 4;
+constexpr int HELD = 8;
+
+__global__ void k(const float* x, float* y, int K, int cols, int slices) {
+    const int tid = threadIdx.x;
+    const int threads = blockDim.x;
+    const int stride = gridDim.x * 32;
+    const int head = cols % VEC;
+    const float* x_part = x + head;
+    const int64_t each = K / VEC / slices;
+    const int64_t end = tid + each * VEC;
+    float max = x[0], sum = 0.0f, best = 0.0f;
+    int place = 0;
+    for (int v = tid; v < cols; v += LOADS * stride) {
+        for (int i = 0; i < LOADS; ++i) {
+            const int at = v * LOADS + i;
+            if (at < cols) sum += x_part[at];
+        }
+        const int begin = v * VEC;
+        y[begin] = sum;
+        sum += x[v];
+    }
+    for (int i = 0; i < HELD; i += VEC) {
+        const int col = i * threads + tid * VEC;
+        sum += x[col];
+    }
+    for (int i = 0; i < HELD; ++i) {
+        const bool is_in = tid * HELD + i < cols;
+        max = fmaxf(max, x[i]);
+    }
+    for (int i = 0; i < HELD; ++i) max = fmaxf(max, x[i]);
+    const float held_max = max;
+    max = 2.0f * max;
+    const float other = x[1];
+    const int other_place = 1;
+    if (other > best) {
+        best = other;
+        place = other_place;
+    }
+    y[tid] = sum * __expf(x[0]);
+    y[place] = sum * 2.0f;
+    float run = 0.0f;
+    for (int i = 0; i < HELD; ++i) {
+        run += x[i];
+        if (i % 2 == 1) atomicAdd(&y[i], run);
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("at = v * LOADS + i", "`v * LOADS + i` is `v + i * stride`"),
+        (
+            "is_in = tid",
+            "`tid * HELD + i` is `(i / VEC * VEC) * threads + tid * VEC + i % VEC`",
+        ),
+        ("begin = v * VEC", "`v * VEC` is `head + v * VEC`"),
+        ("y[begin] = sum", "`y[begin] = sum;` stands behind `sum += x[v];`"),
+        ("each = K", "`K / VEC / slices` is rounded up, and `tid + each * VEC` on line 12 is at most `K`"),
+        ("other > best", "`other > best` is `other > best || (other == best && other_place < place)`"),
+        ("y[place] = sum", "`sum * 2.0f` is `sum * 2.0f * __expf(held_max - max)`"),
+        ("atomicAdd", "`run = 0.0f;` stands behind `atomicAdd(&y[i], run);`"),
+    ],
+)
+def test_statements_and_numbers_that_belong_together_have_edits(text: str, words: str) -> None:
+    [line] = [number for number, each in enumerate(NUMBERED.split("\n"), 1) if text in each]
+    assert words in {each.words for each in edited(NUMBERED, {*range(100)}).edits if each.line == line}
+
+
+def test_what_stands_before_all_of_a_loop_is_in_the_loop() -> None:
+    made = edited(NUMBERED, {*range(100)})
+    number, *_ = [
+        each.number
+        for each in made.edits
+        if each.words.startswith("`sum *= ") and "++i) max" in NUMBERED.split("\n")[each.line - 1]
+    ]
+    assert re.search(rf"\+\+i\) \{{if\(kata_edit=={number}u\)", made.text)
+
+
+def test_a_sum_of_other_variables_is_no_formula_for_another() -> None:
+    file = NUMBERED.replace("tid * HELD + i < cols", "K * HELD + i < cols")
+    assert not any("threads + tid * VEC + i % VEC" in each.words for each in edited(file, {*range(100)}).edits)

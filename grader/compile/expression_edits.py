@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from grader.compile.edit_writer import VARIABLE, WORD, Writer
+from grader.compile.index_edits import Formula, of_other_lines, of_strides
 from grader.compile.lane_edits import (
     REGISTERS,
     accurate,
@@ -97,6 +98,10 @@ class Expressions(ABC):
         self.is_index = False
         self.rounds: frozenset[str] = frozenset()  # what loops inside the one whose head this is count up to
         self.counters: list[tuple[str, str]] = []  # of the loops around: variable, and what is added to it each round
+        self.bounds: dict[str, str] = {}  # variable of a loop -> what it counts up to
+        self.formulas: Sequence[Formula] = ()  # that the function computes with variables of loops
+        self.strides: Sequence[str] = ()  # of the elements of a thread
+        self.offsets: Sequence[str] = ()  # that the function adds to pointers
         self.facing: tuple[Node, str] | None = None  # a part, and what it is compared with, subtracted from, divided by
         body = self.plain[tree.body.begin : tree.body.end]
         self.builtin = [*dict.fromkeys(["blockDim.x", *_BUILTIN.findall(body)])][:MOST_BUILTIN]
@@ -297,8 +302,17 @@ class Expressions(ABC):
             self._wrap(node, [(f"`{self.of(node)}` is `{self.of(part)}`", self.of(part), 6)])
         self.node(part, is_set=is_set or node.sign == "&")
 
+    @abstractmethod
+    def relative(self, value: Node) -> None:
+        """A number that is relative to another maximum: see `Following`."""
+
+    @abstractmethod
+    def tied_members(self, node: Node) -> None:
+        """One of two structs that are equal in what chooses between them: see `Following`."""
+
     def _choice(self, node: Node) -> None:
         condition, first, _ = node.parts
+        self.tied_members(node)
         text = self.of(condition)
         if number := self.writer.new(condition.begin, f"`{text}` is `!({text})`", 5):
             self._around(condition, f"(({VARIABLE}=={number}u)!=bool(", "))")
@@ -327,6 +341,7 @@ class Expressions(ABC):
             return
         kinds = {self.type_of(left, node.scope), self.type_of(right, node.scope)}
         self._wrap(node, [*self._unsigned(node)])
+        self._wrap(node, self.numbered(node) if kinds == {"whole"} else [])
         if kinds <= {"whole", "floating", "truth"}:
             self._wrap(node, [*self._operators(node, is_whole=kinds == {"whole"})])
         if node.sign == "+" and left.kind == "binary" and left.sign == "+" and self._is_pointer(left.parts[0]):
@@ -342,7 +357,6 @@ class Expressions(ABC):
             if kinds == {"whole"} and self._is_place(left) and self._is_few(right):
                 self._wrap(node, [*of_quotient(self.of(left), node.sign, self.of(right))])
         self._alternating(node)
-        self._wrap(node, [way for of in (accurate, nearest_bit) for way in of(node.sign, *map(self.of, node.parts))])
         if node.sign in _COMPARING and self.counters and "mma" in self.text:
             for part in node.parts:
                 self._row_of_register(node, part)
@@ -359,6 +373,7 @@ class Expressions(ABC):
 
     def _alternating(self, node: Node) -> None:
         """The remainder of a loop's counter, and the part of a swizzle that has the bits of a row."""
+        self._wrap(node, [way for of in (accurate, nearest_bit) for way in of(node.sign, *map(self.of, node.parts))])
         if node.sign == "%":
             left, right = map(self.of, node.parts)
             for counter, step in self.counters if node.parts[0].kind == "name" else ():
@@ -596,8 +611,28 @@ class Expressions(ABC):
         found = [each for each in dict.fromkeys(found) if {*re.findall(r"(?<![\w.])[A-Za-z_]\w*", each)} <= known]
         return found[:2]
 
+    def numbered(self, node: Node) -> list[tuple[str, str, int]]:
+        """A sum, where the elements of a thread are numbered otherwise."""
+        if node.sign != "+" or not self.counters:
+            return []
+        known, counters = {each.name for each in node.scope or ()}, tuple(self.counters)
+        strides = [each for each in self.strides if "." in each or each in known]
+        variables = {each.name for each in node.scope or () if not each.is_fixed}
+        ways = of_other_lines(self.of(node), self.formulas, counters, known, variables)
+        return [*ways, *of_strides(node, self.plain, counters, self.bounds, strides)]
+
+    def with_offset(self, node: Node) -> None:
+        """A place that is counted from where a pointer begins, not from where the row does."""
+        if node.kind == "binary" and node.sign == "*" and self.type_of(node, node.scope) == "whole":
+            own, known = self.of(node), {each.name for each in node.scope or () if kind_of(each) == "whole"}
+            names = [name for name in self.offsets if name in known and name not in WORD.findall(own)]
+            ways = [(f"`{own}` is `{name} + {own}`", f"{name} + {own}", 1) for name in names]
+            self._wrap(node, ways[:MOST_FACTORS])
+
     def root_value(self, node: Node) -> None:
         """A value that is kept, given to a function or an index: one more or less, or with one more term."""
+        if not self.is_index:
+            self.with_offset(node)
         if self.type_of(node, node.scope) == "whole" and node.kind != "number":
             own = self.of(node)
             ways = [(f"`{shortened(own)}` is `{shortened(own)} {by}`", f"{own} {by}", 5) for by in ("+ 1", "- 1")]
@@ -646,6 +681,7 @@ class Expressions(ABC):
         for part in parts:
             if not self._takes_places(node):
                 self.with_unused(part)
+                self.relative(part)
                 self._doubled(part)
             if re.match(r"(?:reinterpret|const)_cast<", node.sign) or (
                 part.kind != "name" and self._takes_places(node) and part.kind in ("index", "member")

@@ -13,7 +13,6 @@ from grader.compile.edit_writer import VARIABLE, WORD, Edited, Writer
 from grader.compile.expression_edits import (
     LONGEST,
     MOST_TERMS,
-    Expressions,
     any_of,
     found_in,
     is_similar,
@@ -21,7 +20,9 @@ from grader.compile.expression_edits import (
     kind_of,
     shortened,
 )
+from grader.compile.index_edits import formulas_of, offsets_of, strides_of
 from grader.compile.lane_edits import all_lanes, all_members, lanes_instead, of_two_rows
+from grader.compile.order_edits import Following
 from grader.compile.source_tree import ASSIGNING, Closure, Node, Statement, Tree, trees_of
 
 MOST_FACTORS = 4  # elements that what is added to a sum is multiplied by
@@ -54,13 +55,17 @@ def edited(
     return writer.edited()
 
 
-class _Statements(Expressions):
+class _Statements(Following):
     """Goes over a function, and gives its expressions and statements to the writer with their edits."""
 
     def __init__(self, writer: Writer, tree: Tree) -> None:
         super().__init__(writer, tree)
         self.sums = [*_sums(tree.body, self.plain)]  # targets of `+=`, with the loops around
         self.factors = [*_factors(tree.body, self.plain)]
+        body = self.plain[tree.body.begin : tree.body.end]
+        self.formulas = [*dict.fromkeys(formulas_of(tree.body, self.plain))]
+        self.strides, self.offsets = strides_of(body), offsets_of(body)
+        self.given_away = set[tuple[int, str]]()
         self.kept = set[str]()  # parameters whose first value is kept
 
     def function(self) -> None:
@@ -72,6 +77,7 @@ class _Statements(Expressions):
         if one.kind == "block":
             self._moved(one.parts)
             self._combined(one.parts)
+        self._belonging(one)
         if one.kind == "loop":
             self._reset(one)
             self._given_again(one)
@@ -93,13 +99,43 @@ class _Statements(Expressions):
                 self.with_unused(node)
             if one.kind == "declaration" and "*" in one.declared[0].type:
                 self._shifted(node)
+            elif one.kind == "declaration":
+                self.with_offset(node)
             self.root(node, is_condition=one.kind == "if")
         self.is_head = False
         counter = _STEPS.match(f"{self.of(one)} ") if one.kind == "loop" else None
         self.counters += [(counter[1], (counter[2] or "").strip())] if counter else []
+        if counter is not None and (bound := _BOUND.search(self.of(one))):
+            self.bounds[counter[1]] = bound[1]
         for part in one.parts:
             self.statement(part)
         del self.counters[len(self.counters) - bool(counter) :]
+
+    def _belonging(self, one: Statement) -> None:
+        """Statements and numbers that belong together."""
+        if one.kind == "block":
+            self.in_other_order(one.parts)
+            self.covering(one.parts)
+        if one.kind == "if":
+            self.tied(one)
+            self._numbered_twice(one)
+        if one.kind == "loop":
+            self.handed_over(one)
+
+    def _numbered_twice(self, one: Statement) -> None:
+        """The same sum of a condition and of the statement that it guards is another one in both."""
+        if one.kind != "if" or not self.counters or len(one.parts) != 1:
+            return
+        found: dict[str, list[Node]] = {}
+        for root in (*one.nodes, *_roots(one.parts[0])):
+            for each in _of_signs(root, ("+",)):
+                found.setdefault(self.of(each), []).append(each)
+        for own, nodes in found.items():
+            ways = self.numbered(nodes[0]) if len(nodes) > 1 and self._may_edit(nodes) else []
+            for words, text, rank in ways:
+                number = self.writer.new(nodes[0].begin, f"{words} everywhere", rank)
+                for node in nodes if number else ():
+                    self._around(node, f"({VARIABLE}=={number}u?(kata_t<decltype({own})>)({text}):", ")")
 
     def _shifted(self, node: Node) -> None:
         """A pointer that lacks a term."""
@@ -123,6 +159,8 @@ class _Statements(Expressions):
                     alternatives.append((f"`{node.sign}` is `{sign}`", f"{left} {sign} {right};", 5))
             if node.sign == "=":
                 alternatives += [*self._joined(node)]
+                if node.parts[0].kind == "index":
+                    self.relative(node.parts[1])
             if node.sign == "+=" and self.type_of(node.parts[0], one.scope) == "floating":
                 alternatives += [*self._all_of_vector(node)]
                 self._weighed(node.parts[1])
@@ -210,7 +248,7 @@ class _Statements(Expressions):
                 continue
             for factor in [*dict.fromkeys(each.format(f"{left} - {right}") for each in self.factors)][:3]:
                 words = f"`{target} *= {factor};` stands before `{shortened(self.of(one))}`"
-                self._before(one.begin, words, 2, f"{around}{target} *= {factor};")
+                self.next_to(one, words, 2, f"{around}{target} *= {factor};", "")
 
     def _moved(self, parts: Sequence[Statement]) -> None:
         """A statement stands further down or up in its block; a sum is rescaled by a factor that was computed."""

@@ -328,6 +328,8 @@ def _may_belong(target: Target, name: str, flat: int) -> bool:
     """Whether the element changes the target where the other inputs have other numbers: with those that were asked
     with, its coefficient is 0 by chance."""
     inputs = {each: 0.5 * value for each, value in _other_factors(_ones(target)).items()}
+    if name not in inputs:
+        return True  # it is known of no element
     risen = {**inputs, name: inputs[name].copy()}
     risen[name].reshape(-1)[flat] += 1.0
     before, after = (target.reference(each)[target.flat] for each in (inputs, risen))

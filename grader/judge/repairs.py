@@ -101,6 +101,8 @@ UNKNOWN = 200_000  # of a call whose finding ended it
 MOST_LOST = 5_000  # that a call is taken for which does not say how many it took
 OF_OTHERS = 1_500_000  # that a call on another case may take
 TOO_LONG = 2  # cases
+AS_MANY = 2  # times the instructions of the failing case, that one on another may take even so
+MOST_OVER = 2.0  # seconds that a change which is right on a failing case of so many may take more than there are
 MOST_CONFIRMING = 0.8  # seconds of cases that confirm one change, where enough are right
 LEAST_RIGHT = 6  # of the cases, where the larger ones take too many instructions
 LEAST_CASES = 4  # on fewer, a change is right by chance
@@ -167,6 +169,7 @@ class Trial:
     written: int = 0  # files
     of_call: float = OF_CALL  # on the failing case
     limit: int = 0  # of the instructions that a call on the failing case may take
+    executed: int = 0  # instructions of the failing case
     ends_early: bool = False  # the failing case, so that the limit is a guess
     longer: int = 0  # calls that may take more than such a limit
     reached: frozenset[int] = frozenset()  # lines that the failing case comes to
@@ -276,7 +279,7 @@ class Trial:
         ptx.unlink()
         known = 0 if outcome.findings else outcome.executed  # a finding ends the call early
         self.limit = ROUNDS * known + LEAST if known else max(ROUNDS * outcome.executed, UNKNOWN)
-        self.ends_early = not known
+        self.ends_early, self.executed = not known, known
         seen = {line for kernel in outcome.coverage for line, _ in kernel.lines}
         blocks = sum(prod(item.grid) * item.times * (item.smem_bytes + LEAST_SHARED) for item in outcome.launched)
         self.of_call = (OF_CLOSE_CALL if self.close else OF_CALL) + OF_SHARED_BYTE * min(blocks, MOST_SHARED)
@@ -350,8 +353,11 @@ class Trial:
         """How many are right, as far as they are tried; 0 where one is wrong. A few may take too many instructions.
         The case that told last comes second."""
         count, too_long, least = 0, 0, self.seconds - MOST_CONFIRMING
+        if self.executed > limit:  # each takes long: one that fails, too, tells more than small ones that pass
+            limit = AS_MANY * self.executed
+            self.told = self.told or next((key for key in cases[1:] if self.lab.known.get(key)), None)
         for key in sorted(cases, key=lambda key: (key != cases[0], key != self.told)):
-            if count >= self.least and self.seconds < least:
+            if self.seconds < least and (count >= self.least or self.seconds < -MOST_OVER):
                 break
             if self.is_right(key, ptx, limit):
                 count += 1
