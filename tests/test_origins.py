@@ -39,11 +39,11 @@ def test_a_line_outside_of_functions_has_none() -> None:
 
 def test_a_block_that_only_wrong_cases_come_to_has_lines_that_nvcc_gives_none() -> None:
     inner = line("unused = 3")
-    assert blocks_of(TEXT, {inner}, {line("y[row]")}) == {inner, inner + 1}
+    assert blocks_of(TEXT, {inner}, {line("y[row]")}) == {inner - 1, inner, inner + 1}
     assert not blocks_of(TEXT, {inner}, {inner + 1})
 
 
 def test_the_lines_of_a_loop() -> None:
     first = line("for (int col")
-    assert loops_of(TEXT, {first + 1}) == {*range(first + 2, line("y[row]") + 2)}
+    assert loops_of(TEXT, {first + 1}) == {*range(first + 1, line("y[row]") + 2)}
     assert not loops_of(TEXT, {first + 4})

@@ -58,19 +58,20 @@ def _end_behind(code: Code, closing: int) -> int:
 
 
 def blocks_of(text: str, lines: Collection[int], others: Collection[int]) -> frozenset[int]:
-    """The lines of the blocks of loops and conditions that have one of ``lines``, and none of ``others``: nvcc gives
+    """The lines of loops and conditions whose blocks have one of ``lines``, and none of ``others``: nvcc gives
     some statements no line, as calls of small functions."""
     return frozenset(
         line
         for block in _blocks(Code(text))
         if any(line in block for line in lines) and not any(line in block for line in others)
-        for line in block
+        for line in (block[0] - 1, *block)
     )
 
 
 def loops_of(text: str, lines: Collection[int]) -> frozenset[int]:
-    """The lines of the blocks of loops that begin on ``lines``."""
-    return frozenset(line for block in _blocks(Code(text)) if block[0] - 1 in lines for line in block)
+    """The lines of the loops that begin on ``lines``."""
+    blocks = [block for block in _blocks(Code(text)) if block[0] - 1 in lines]
+    return frozenset(line for block in blocks for line in (block[0] - 1, *block))
 
 
 def _blocks(code: Code) -> Iterator[range]:

@@ -424,7 +424,8 @@ class Trial:
         """How many are right, as far as they are tried; 0 where one is wrong. A few may take too many instructions.
         The case that told last comes second."""
         count, too_long, least = 0, 0, self.seconds - MOST_CONFIRMING
-        for key in sorted(cases, key=lambda key: (key != cases[0], key != self.told)):
+        more = [] if self.told is None or self.told in cases else [self.told]
+        for key in sorted([*cases, *more], key=lambda key: (key != cases[0], key != self.told)):
             if count >= self.least and self.seconds < least:
                 break
             if self.is_right(key, ptx, max(limit, self.limit) if key == cases[0] else limit):
@@ -465,6 +466,7 @@ class Trial:
             if any(finding.kind == Kind.TIME_OUT for finding in outcome.findings):
                 continue  # it takes more than is left
             if outcome.findings or judged(case, outcome).wrong:
+                self.told = key
                 return False
         return True
 
