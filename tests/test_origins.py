@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grader.judge.origins import lines_of_values
+from grader.judge.origins import blocks_of, lines_of_values, loops_of
 
 TEXT = """
 __device__ void other(int idx) { int row = idx; }
@@ -35,3 +35,15 @@ def test_values_come_from_assignments_and_from_the_loops_around() -> None:
 
 def test_a_line_outside_of_functions_has_none() -> None:
     assert not lines_of_values(TEXT, [1])
+
+
+def test_a_block_that_only_wrong_cases_come_to_has_lines_that_nvcc_gives_none() -> None:
+    inner = line("unused = 3")
+    assert blocks_of(TEXT, {inner}, {line("y[row]")}) == {inner - 1, inner, inner + 1}
+    assert not blocks_of(TEXT, {inner}, {inner + 1})
+
+
+def test_the_lines_of_a_loop() -> None:
+    first = line("for (int col")
+    assert loops_of(TEXT, {first + 1}) == {*range(first + 1, line("y[row]") + 2)}
+    assert not loops_of(TEXT, {first + 4})

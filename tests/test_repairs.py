@@ -274,6 +274,39 @@ WHOLE = """
 """
 
 
+PRODUCTS = """
+.file 1 "/a/kata.cu"
+.visible .entry k()
+{
+	.loc 1 10 0
+	wgmma.fence.sync.aligned;
+	.loc 1 11 9
+	wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 %f1, %rd1;
+	wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 %f1, %rd2;
+	.loc 1 12 9
+	wgmma.wait_group.sync.aligned 1;
+	.loc 1 13 9
+	wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 %f1, %rd3;
+	.loc 1 14 9
+	wgmma.commit_group.sync.aligned;
+}
+"""
+
+
+def test_a_commit_is_put_behind_the_products_of_a_line() -> None:
+    found = missing_of(PRODUCTS, "kata.cu", {11}, [], "the wgmma on line 11 may still read")
+    assert found[0].words == "a commit of the wgmma group stands after line 11"
+    [text] = found[0].lines.values()
+    assert "%rd2" in text
+    assert text.endswith("; wgmma.commit_group.sync.aligned;")
+    assert not any("commit" in each.words for each in missing_of(PRODUCTS, "kata.cu", {11}, [], "no barrier"))
+
+
+def test_of_elements_that_nothing_writes_lines_that_compare_are_looked_at() -> None:
+    text = "a = b;\nif (a) b();\nlast = old == n - 1;\nfloat4* p = cast<float4*>(x);  // a < b\nc = a ? 1 : 2;"
+    assert repairs._deciding(text) == {2, 3, 5}
+
+
 def test_a_barrier_is_put_between_two_lines() -> None:
     said = "thread (0,0,0) writes it on line 4, thread (1,0,0) reads it on line 6, with no barrier between"
     first = missing_of(WHOLE, "kata.cu", {6}, [6, 4], said)[0]

@@ -122,6 +122,39 @@ kata.cu(10): error: incomplete type "float []" is not allowed
 kata.cu(12): error: identifier "z" is undefined
 """
     assert _refused(log) == {10, 12, 59}
+    log = """\
+kata.cu(87): warning #179-D: right operand of "%" is zero
+          detected during instantiation of "int swizzle<COLS>(int, int) [with COLS=2]" at line 123
+kata.cu(12): error: identifier "z" is undefined
+"""
+    assert _refused(log) == {12}
+
+
+LOADED = """\
+constexpr int CHUNK = 8;
+__device__ void load(const half (&tile)[64][64], const float (&next_factor)[2], const float (&factor)[2], float* y) {
+    const int lane_id = threadIdx.x % 32;
+    const int row = lane_id % 16;
+    const half* from = &tile[row][lane_id / 16 * CHUNK];
+    ldmatrix_x4(from);
+    raise(y, next_factor);
+}
+"""
+
+
+def test_the_second_and_third_matrix_of_a_load_are_exchanged() -> None:
+    found = {each.words: each.line for each in edited(LOADED, {4, 5}).edits}
+    words = (
+        "the addresses of lanes 8 to 15 and of lanes 16 to 23 are exchanged here and on line 5: the second and third"
+    )
+    assert found[f"{words} matrix"] == 4
+    assert not any("matrix" in each.words for each in edited(LOADED, {4}).edits)
+    assert not any("matrix" in each.words for each in edited(LOADED.replace("ldmatrix", "load"), {4, 5}).edits)
+
+
+def test_an_array_whose_name_has_a_word_more_is_likely_in_the_place_of_another() -> None:
+    found = {each.words: each.rank for each in edited(LOADED, {7}).edits}
+    assert found["`next_factor` is `factor`"] == 1
 
 
 def test_statements_in_another_order() -> None:

@@ -230,7 +230,8 @@ class Expressions(ABC):
         others = [each for each in others if not self._is_unlikely(each, own, node)]
         if kind not in ("whole", "floating"):
             shape = (own.type, own.dims, own.is_const)
-            return [(each.name, 3) for each in others if (each.type, each.dims, each.is_const) == shape][:MOST_NAMES]
+            same = [each.name for each in others if (each.type, each.dims, each.is_const) == shape][:MOST_NAMES]
+            return [(name, 1 if is_qualified(name, own.name) else 3) for name in same]
         if is_set:
             same = [each.name for each in others if each.type == own.type and not each.is_const and not each.is_fixed]
             return [(name, 7 if kind == "floating" else 3) for name in same[:MOST_NAMES]]
@@ -1035,6 +1036,12 @@ def is_similar(one: str, other: str) -> bool:
         return True
     parts = [each.split("_") for each in (one, other)]
     return len(parts[0]) == len(parts[1]) > 1 and sum(a != b for a, b in zip(*parts, strict=True)) == 1
+
+
+def is_qualified(one: str, other: str) -> bool:
+    """Whether one of two names is the other with a word more: ``factor`` and ``next_factor``."""
+    longer, shorter = sorted((one, other), key=len, reverse=True)
+    return longer.startswith(f"{shorter}_") or longer.endswith(f"_{shorter}")
 
 
 def _base(node: Node) -> str:

@@ -129,6 +129,8 @@ _MISSING = (
         "a `fence.proxy.async` and a `__syncthreads()`", "fence.proxy.async; bar.sync 0;", "bulk|wgmma", r"fence\.proxy"
     ),
 )
+_PRODUCT = "wgmma.mma_async"
+_COMMIT = "wgmma.commit_group.sync.aligned;"
 _WRITES = re.compile(r"writes it on line (\d+)")
 _LABEL = re.compile(r"^\s*(\$\w+):")
 _JUMP = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);")
@@ -149,7 +151,21 @@ def missing_of(ptx: str, name: str, within: Collection[int], near: Collection[in
             for gap in behind if each.is_fence and write else gaps:
                 words = f"{each.noun} stands {gap.words}"
                 changes.append(gap.change(words, gap.with_text(text, each.text), loops))
-    return [*_fenced(ptx, name, within), *changes] if "atomic" in said else changes
+    committed = _committed(ptx, name, within) if "wgmma" in said else []
+    return [*committed, *(_fenced(ptx, name, within) if "atomic" in said else []), *changes]
+
+
+def _committed(ptx: str, name: str, within: Collection[int]) -> list[Change]:
+    """A commit behind the products of a line that has none, or that calls their wrapper."""
+    text = ptx.split("\n")
+    found: dict[int, dict[int, str]] = {}
+    for kernel in kernels_of(ptx, name):
+        wgmma = [(one.caller or one.line, one) for one in kernel.statements if one.name == "wgmma"]
+        for (line, one), (next_line, after) in pairwise(wgmma):
+            is_last = next_line != line or not after.opcode.startswith(_PRODUCT)
+            if line in within and one.opcode.startswith(_PRODUCT) and is_last:
+                found.setdefault(line, {})[one.number] = f"{text[one.number]} {_COMMIT}"
+    return [Change(line, f"a commit of the wgmma group stands after line {line}", each) for line, each in found.items()]
 
 
 def _fenced(ptx: str, name: str, within: Collection[int]) -> list[Change]:

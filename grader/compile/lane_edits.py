@@ -27,6 +27,11 @@ def of_quotient(left: str, sign: str, right: str) -> Iterator[Way]:
         yield f"`{own}` is `{left} {other} {by}`", f"({left}) {other} {by}", rank
 
 
+def exchanged_bits(lane: str) -> str:
+    """The lane of the third matrix of ldmatrix for one of the second, and the reverse: bits 3 and 4 are exchanged."""
+    return f"({lane} & ~24) | ({lane} << 1 & 16) | ({lane} >> 1 & 8)"
+
+
 def lanes_instead(own: str) -> Iterator[Way]:
     """The first or the last distance of the shuffles of a loop."""
     yield from ((f"`{own}` is `{by}`", str(by), 0) for by in POWERS[::-1] if str(by) != own)

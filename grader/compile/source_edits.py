@@ -21,7 +21,7 @@ from grader.compile.expression_edits import (
     shortened,
 )
 from grader.compile.index_edits import formulas_of, offsets_of, strides_of
-from grader.compile.lane_edits import all_lanes, all_members, lanes_instead, of_two_rows
+from grader.compile.lane_edits import all_lanes, all_members, exchanged_bits, lanes_instead, of_two_rows
 from grader.compile.order_edits import Following
 from grader.compile.source_tree import ASSIGNING, Closure, Node, Statement, Tree, trees_of
 
@@ -384,6 +384,7 @@ class _Statements(Following):
             self._joint(root, names)
             self._signs(root, root)
             self._rounded(roots, place)
+            self._matrices(root, root)
             line, met = self.writer.line_at(root.end), set[str]()
             for other, more in roots[place + 1 : place + 1 + BESIDE]:
                 if self.writer.line_at(other.begin) > line + BESIDE:
@@ -394,6 +395,7 @@ class _Statements(Following):
                 self._rows(root, other)
                 self._offsets(root, other)
                 self._registers(root, other)
+                self._matrices(root, other)
                 met |= common
 
     def _rounded(self, roots: Sequence[tuple[Node, list[Node]]], place: int) -> None:
@@ -451,6 +453,32 @@ class _Statements(Following):
                 if self.of(first.parts[0]) == self.of(second.parts[0]):
                     words = f"`{self.of(first)}` and `{self.of(second)}` of line {self.writer.line_at(second.begin)}"
                     self._exchange(first, second, 1, f"{words} are exchanged")
+
+    def _matrices(self, root: Node, other: Node) -> None:
+        """Row and column that a lane gives ldmatrix are those of the second matrix for the third, and the reverse."""
+        if "ldmatrix" not in self.text:
+            return
+        roots = [root] if other is root else [root, other]
+        parts = [[each for sign in "/%" for each in _of_signs(one, (sign,)) if self._is_lane(each)] for one in roots]
+        if not all(parts) or sum(map(len, parts)) < 2:
+            return
+        nodes = [each.parts[0] for part in parts for each in part]
+        if not self._may_edit(nodes):
+            return
+        there = f" here and on line {self.writer.line_at(other.begin)}" if other is not root else ""
+        words = (
+            f"the addresses of lanes 8 to 15 and of lanes 16 to 23 are exchanged{there}: the second and third matrix"
+        )
+        number = self.writer.new(root.begin, words, 1)
+        for node in nodes if number else ():
+            own = self.of(node)
+            self._around(node, f"({VARIABLE}=={number}u?({exchanged_bits(own)}):", ")")
+
+    def _is_lane(self, node: Node) -> bool:
+        """Whether a quotient or remainder is of a lane's number."""
+        name = node.parts[0].sign if node.parts[0].kind == "name" else ""
+        made = rf"\b{name}\s*=\s*threadIdx\.x\s*%" if name else r"(?!)"
+        return re.search(made, self.plain[self.tree.body.begin : node.begin]) is not None
 
     def _offsets(self, root: Node, other: Node) -> None:
         """What is added to two pointers counts elements, and they point to vectors of so many."""

@@ -22,8 +22,9 @@ from grader.storage import cache
 
 MOST_REFUSED = 3  # times that nvcc is asked for the PTX of edits
 SOURCE_LIKE_LIMIT_S = 5  # of computing: a file whose headers take longer goes without
-_REFUSED = re.compile(rf"^{SOURCE}\((\d+)\): error", re.MULTILINE)
-_INSTANTIATED = re.compile(r"^ *detected during.* at line (\d+)$", re.MULTILINE)
+_SAID = re.compile(r"\S+\(\d+\): (?:error|warning|remark)")
+_REFUSED = re.compile(rf"{SOURCE}\((\d+)\): error")
+_INSTANTIATED = re.compile(r" *detected during.* at line (\d+)$")
 
 
 def source_like_ptx(request: Request, folder: Path) -> Path | None:
@@ -54,8 +55,16 @@ def edited_ptx(
 
 
 def _refused(log: str) -> set[int]:
-    """The lines of a file that nvcc found at fault, and those that made it read a template that is."""
-    return {int(line) for found in (_REFUSED, _INSTANTIATED) for line in found.findall(log)}
+    """The lines of a file that nvcc found at fault, and those that made it read a template that is; not those of its
+    warnings."""
+    found, is_refused = set[int](), False
+    for line in log.split("\n"):
+        if _SAID.match(line) is not None:
+            is_refused = (refused := _REFUSED.match(line)) is not None
+            found |= {int(refused[1])} if refused is not None else set()
+        elif is_refused and (made := _INSTANTIATED.match(line)) is not None:
+            found.add(int(made[1]))
+    return found
 
 
 def _source_like(request: Request, folder: Path, text: bytes | None) -> tuple[Path | None, str]:

@@ -44,13 +44,15 @@ def with_cause(search: Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     finding, kernels = verdict.finding, {item.kernel for item in verdict.launched or ()}
     if finding is not None:
         verdict = replace(verdict, clues=tuple(_of_finding(search, shape, verdict, finding)))
-    if not costs_a_process(verdict) and (kept := search.kept or _of_calls(search, shape)):
+    if not costs_a_process(verdict) and not search.kept and (kept := _of_calls(search, shape)):
         return replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
     text = search.sandbox.program.source.read_text(encoding="utf-8", errors="replace")
     lab = Lab(search.kata, search.spec, search.call, search.budget.limits, steady=search.budget.watch, text=text)
     for key, known in search.tried.items():
         if known.passed or known.kind is Kind.WRONG_ANSWER:
             lab.known[key] = not known.passed
+    if search.kept:
+        return _of_kept(search, lab, shape, verdict)
     if verdict.kind is not Kind.WRONG_ANSWER and (finding is None or finding.kernel is None or len(kernels) < 2):
         return _repaired(search, lab, shape, verdict)
     if finding is not None:
@@ -58,6 +60,13 @@ def with_cause(search: Search, shape: CaseKey, verdict: Verdict) -> Verdict:
             verdict = replace(verdict, clues=sorted_clues([*verdict.clues, *earlier(lab, shape, finding)]))
         return _repaired(search, lab, shape, verdict)
     return _diagnosed(search, lab, shape, verdict)
+
+
+def _of_kept(search: Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Verdict:
+    """The verdict of a case that fails by itself, and leaves something behind with which others fail. Where a line is
+    found that makes all right, that was a consequence."""
+    found = [*repair(lab, shape, search.sandbox.program, search.compiler, verdict.kind, verdict.finding)]
+    return replace(verdict, clues=sorted_clues([*(found or search.kept), *verdict.clues]))
 
 
 def _of_finding(search: Search, shape: CaseKey, verdict: Verdict, finding: Finding) -> Iterator[Clue]:

@@ -27,7 +27,7 @@ def joined(reports: Iterable[KernelCoverage], text: str) -> Coverage:
         launched[report.kernel] |= report.launched
         _raise(lines, report.lines)
         _raise(loops, report.loops)
-    _raise_neighbours(lines, text.splitlines())
+    raise_neighbours(lines, text.splitlines())
     return Coverage(
         tuple(sorted(name for name, was in launched.items() if not was)),
         _below(lines, ONCE),
@@ -44,7 +44,7 @@ def _below(most: Mapping[int, int], state: int) -> tuple[int, ...]:
     return tuple(sorted(line for line, reached in most.items() if reached < state))
 
 
-def _raise_neighbours(most: dict[int, int], text: Sequence[str]) -> None:
+def raise_neighbours(most: dict[int, int], text: Sequence[str]) -> None:
     """Statements in a row, each on a line of its own, run together."""
     open_, reached = (
         [line for line, state in most.items() if not state],

@@ -5,7 +5,7 @@ are set from, and the loops and conditions around it. They are few, so the fault
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from grader.content.functions import Code, Function
 
@@ -55,3 +55,30 @@ def _end_behind(code: Code, closing: int) -> int:
         return code.closing(opening.end() - 1)
     semicolon = code.text.find(";", closing)
     return semicolon if semicolon >= 0 else len(code.text)
+
+
+def blocks_of(text: str, lines: Collection[int], others: Collection[int]) -> frozenset[int]:
+    """The lines of loops and conditions whose blocks have one of ``lines``, and none of ``others``: nvcc gives
+    some statements no line, as calls of small functions."""
+    return frozenset(
+        line
+        for block in _blocks(Code(text))
+        if any(line in block for line in lines) and not any(line in block for line in others)
+        for line in (block[0] - 1, *block)
+    )
+
+
+def loops_of(text: str, lines: Collection[int]) -> frozenset[int]:
+    """The lines of the loops that begin on ``lines``."""
+    blocks = [block for block in _blocks(Code(text)) if block[0] - 1 in lines]
+    return frozenset(line for block in blocks for line in (block[0] - 1, *block))
+
+
+def _blocks(code: Code) -> Iterator[range]:
+    """The lines behind the head of each loop and condition, as far as its statement goes."""
+    for function in code.functions:
+        for match in _HEAD.finditer(code.text, function.begin, function.end):
+            closing = code.closing(match.end() - 1)
+            first, end = code.line_at(closing) + 1, code.line_at(_end_behind(code, closing))
+            if end >= first:
+                yield range(first, end + 1)

@@ -51,6 +51,7 @@ from grader.compile.changes import (
 from grader.compile.changes import Kind as Kinds
 from grader.compile.chosen import chosen
 from grader.compile.edit_writer import Edit
+from grader.compile.entries import Entries
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
 from grader.content.functions import Code, all_constants_of, constants_of, relatives_of
 from grader.content.skeleton import skeleton_of
@@ -58,10 +59,10 @@ from grader.content.source_file import is_helper, lines_with
 from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import Launched
 from grader.judge.case import Case, CaseKey, allowed, largest_within
-from grader.judge.coverage import AGAIN
+from grader.judge.coverage import AGAIN, ONCE, raise_neighbours
 from grader.judge.lab import Judged, Lab, judged
 from grader.judge.launcher_changes import LauncherChange, launcher_changes, roomier
-from grader.judge.origins import lines_of_values
+from grader.judge.origins import blocks_of, lines_of_values, loops_of
 from grader.judge.remainders import fixed_remainders, zero_quotients
 from grader.judge.repair_words import Names
 from grader.judge.search import Compiler
@@ -69,7 +70,7 @@ from grader.sandbox.child import SandboxError
 from grader.sandbox.parent import Program, Sandbox
 from grader.verdict import Clue, Kind
 
-LARGEST = 1 << 20  # bytes of PTX
+LARGEST = 2 << 20  # bytes of PTX
 # What all calls of changed code may cost, in seconds of a usual machine, worked out from counts and not from a clock.
 SECONDS = 1.0
 LAUNCHER_SECONDS = 0.6  # for changes of the launcher
@@ -81,6 +82,7 @@ EDIT_RANKS = 2  # behind one that is right, only those of so many ranks are trie
 FEWEST = 7  # cases that a change makes right: with 5 and 6, causes were named that were none
 EDIT_CASES = 8  # that an edit must make right, at least: there are many, and some are right by chance
 FAR = 1000  # lines from a finding: of a line that none of its values come from
+OF_LESS_SUSPECTED = 1  # ranks that an edit is after others, on a line that some cases come to that are right
 OF_OTHER_LINE = 2  # ranks that an edit is after others, on a line that is not suspected
 EDIT_ROUNDS = 3  # times the instructions of the call without edits: a loop that does not end is stopped early
 FARTHER, LONGER = 1_200_000, 5  # instructions of a call again, where a finding ended the one without: how many may be
@@ -99,7 +101,7 @@ ROUNDS = 8  # times the instructions of the file's own call, that one call of ch
 LEAST = 2_000
 UNKNOWN = 200_000  # of a call whose finding ended it
 MOST_LOST = 5_000  # that a call is taken for which does not say how many it took
-OF_OTHERS = 1_500_000  # that a call on another case may take
+OF_OTHERS, MOST_OF_OTHERS = 1_500_000, 3_000_000  # that a call on another case may take: where the failing one does
 TOO_LONG = 2  # cases
 AS_MANY = 2  # times the instructions of the failing case, that one on another may take even so
 MOST_OVER = 2.0  # seconds that a change which is right on a failing case of so many may take more than there are
@@ -144,6 +146,7 @@ _VAGUE = re.compile(
 _COMPARED = re.compile(r"\bsetp\.\S+ %p\d+(?:\|%p\d+)?, (%\w+), (%\w+);")
 _LEAVING = re.compile(r"^\s*if\s*\(.*\)\s*(?:return|continue|break);\s*(?://.*)?$")
 # A product whose sums are read while it is in flight, and the line that calls its wrapper.
+_COMPARES = re.compile(r"^[^/]*(?:\b(?:if|for|while)\b|\s(?:[<>]=?|[!=]=|&&|\|\|)\s|\s\?\s)")
 _EARLY = re.compile(r"accumulator of the wgmma on line \d+ \(called on line (\d+)\) before wgmma\.wait_group")
 _VALUE = re.compile(r"(`[^`]+`) is `")
 _ADDED = re.compile(r"`([^`]+);` stands behind `")
@@ -153,6 +156,16 @@ _REAL = re.compile(r"\bconstexpr\s+float\s+(\w+)\s*=\s*(-?\d[\d.]*(?:e-?\d+)?)f;
 
 
 Prepared = Callable[[Call], "Call | None"]  # a case's call -> with another number; None: that changes nothing
+
+
+@dataclass
+class _Base:
+    """Code of which some kernels are of other code of the file: its lines with their numbers, what the failing case
+    gives with it, if that is wrong, and how many instructions a call may take."""
+
+    kept: tuple[list[int], list[str]]
+    first: Judged | None = None
+    limit: int = 0
 
 
 @dataclass
@@ -177,6 +190,7 @@ class Trial:
     repeated: frozenset[int] = frozenset()  # lines of loops that go round there
     still_repeated: frozenset[int] = frozenset()  # of the changed code, where it was called last on all cases
     suspected: frozenset[int] = frozenset()  # of those that it comes to: where one that is right does not
+    always_suspected: frozenset[int] = frozenset()  # of these: where no case that is right does
     dropped: frozenset[int] = frozenset()  # lines of the PTX: of the kernels that it does not launch
     calls: dict[CaseKey, tuple[Case, Call]] = field(default_factory=dict)
     close: bool = False  # to the source
@@ -195,6 +209,9 @@ class Trial:
     doubt: float = 0.0  # that the last call throws on the line that was changed
     types: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of each kernel's parameters
     launched: tuple[Launched, ...] = ()  # by the failing case
+    faster: str = ""  # other code of the file, which runs fewer instructions
+    bases: dict[frozenset[str], _Base] = field(default_factory=dict)  # by the kernels that are of that code
+    base: _Base | None = None  # that of the last call
 
     def leaves_one(self, change: Change) -> bool:
         """Whether only 1 or 0 is left of a constant that the file names and uses on other lines, too, or one round of
@@ -229,17 +246,54 @@ class Trial:
         return path
 
     def write_short(self, *changes: Change) -> Path:
-        """The code with changes, without empty lines and the kernels that the failing case does not launch."""
-        numbers, kept = self._kept
+        """The code with changes, without empty lines and the kernels that the failing case does not launch. Kernels
+        without a change are of the code that is faster, if the failing case is wrong with these, too."""
         lines: dict[int, str] = {}
         for change in changes:
             lines |= change.lines
+        self.base = self._base_of(lines)
+        return self._write_kept(self.base.kept if self.base is not None else self._kept, lines)
+
+    def _base_of(self, lines: Collection[int]) -> _Base | None:
+        names = self._entries.replaced(lines) if self._entries is not None else frozenset[str]()
+        if not names or self._entries is None:
+            return None
+        if names not in self.bases:
+            kept = self._entries.with_others(zip(*self._kept, strict=True), names)
+            self.bases[names] = base = _Base(([number for number, _ in kept], [line for _, line in kept]))
+            self._call_base(base)
+        return self.bases[names] if self.bases[names].first is not None else None
+
+    def _call_base(self, base: _Base) -> None:
+        key = next(iter(self.calls))
+        ptx = self._write_kept(base.kept, {})
+        case, outcome = self.call(key, ptx, limits=replace(self.lab.limits, instructions=self.limit))
+        ptx.unlink()
+        self.seconds -= self.of_call + self.of_instruction * outcome.executed
+        if outcome.findings or not (given := judged(case, outcome)).wrong:
+            return
+        base.first, base.limit = given, EDIT_ROUNDS * outcome.executed + LEAST
+        self.answers[key, _bytes_of(outcome)] = UNMOVED
+
+    @cached_property
+    def _entries(self) -> Entries | None:
+        """Where the failing case launches several kernels, and is wrong."""
+        kernels = {each.kernel for each in self.launched}
+        return Entries(self.text, self.faster) if self.faster and self.first is not None and len(kernels) > 1 else None
+
+    def _write_kept(self, code: tuple[list[int], list[str]], lines: Mapping[int, str]) -> Path:
+        numbers, kept = code
         pieces, last = list[str](), 0
         for number in sorted(lines.keys() - self.dropped):
             at = bisect_left(numbers, number)
             pieces += [*kept[last:at], lines[number]]
             last = at + (at < len(numbers) and numbers[at] == number)
         return self.write([*pieces, *kept[last:]])
+
+    @property
+    def short_limit(self) -> int:
+        """How many instructions a call of the code that was written last may take."""
+        return self.limit if self.base is None else min(self.limit, self.base.limit)
 
     @cached_property
     def constants(self) -> Mapping[str, int]:
@@ -280,11 +334,10 @@ class Trial:
         known = 0 if outcome.findings else outcome.executed  # a finding ends the call early
         self.limit = ROUNDS * known + LEAST if known else max(ROUNDS * outcome.executed, UNKNOWN)
         self.ends_early, self.executed = not known, known
-        seen = {line for kernel in outcome.coverage for line, _ in kernel.lines}
         blocks = sum(prod(item.grid) * item.times * (item.smem_bytes + LEAST_SHARED) for item in outcome.launched)
         self.of_call = (OF_CLOSE_CALL if self.close else OF_CALL) + OF_SHARED_BYTE * min(blocks, MOST_SHARED)
         self.reached, self.repeated = _reached(outcome), _repeated(outcome)
-        self.unreached = frozenset(seen - self.reached)
+        self.unreached = self._unreached(outcome)
         launched = [kernel.launched or bool(outcome.findings) for kernel in outcome.coverage]  # it ends the call
         self.dropped = frozenset(without(self.text, launched))
         names = [kernel.kernel for kernel in outcome.coverage]
@@ -300,6 +353,13 @@ class Trial:
         self.wrong = self.first.wrong_count
         return (anyhow or self.kind is Kind.WRONG_ANSWER) and self.wrong > 0
 
+    def _unreached(self, outcome: Outcome) -> frozenset[int]:
+        """The lines that it does not come to, without those that stand in a row with one that it comes to."""
+        lines = {line: 0 for kernel in outcome.coverage for line, _ in kernel.lines}
+        lines.update(dict.fromkeys(_reached(outcome), ONCE))
+        raise_neighbours(lines, self.source.split("\n"))
+        return frozenset(line for line, state in lines.items() if not state)
+
     @property
     def of_instruction(self) -> float:
         return OF_CLOSE_INSTRUCTION if self.close else OF_INSTRUCTION
@@ -311,13 +371,17 @@ class Trial:
         self.doubts[line] = min(max(was + more, LEAST_DOUBT), MOST_DOUBT)
 
     def suspect(self, right: CaseKey) -> None:
-        """Note the lines that a case which is right does not come to."""
+        """Note the lines that a case which is right does not come to, and those of loops that go round there once."""
         ptx = self.write(self.text.split("\n"))
         _, outcome = self.call(right, ptx, coverage=True, limits=replace(self.lab.limits, instructions=OF_OTHERS))
         ptx.unlink()
         self.seconds -= self.of_call + self.of_instruction * outcome.executed
         if not outcome.findings:
-            self.suspected = self.reached - _reached(outcome)
+            lines, loops = _reached(outcome), self.repeated - _repeated(outcome)
+            found = self.reached - lines
+            found |= blocks_of(self.source, found, lines) | loops_of(self.source, loops)
+            self.always_suspected = found & self.always_suspected or found or self.always_suspected
+            self.suspected |= found
 
     def is_right(self, key: CaseKey, ptx: Path | None, limit: int, prepared: Prepared | None = None) -> bool:
         case, outcome = self.call(key, ptx, prepared, limits=replace(self.lab.limits, instructions=limit))
@@ -331,22 +395,32 @@ class Trial:
             self.doubt = known
             return False
         given = judged(case, outcome)
-        self.left, self.doubt = given.wrong_count, doubt(self.first, given)
+        first = self.base.first if self.base is not None else self.first
+        self.left, self.doubt = given.wrong_count, doubt(first, given)
         if self.left:
             self.answers[key, answer] = self.doubt
         return not self.left
 
-    def are_right(self, cases: Sequence[CaseKey], text: Sequence[str], limit: int) -> bool:
+    def write_mixed(self, change: Change) -> Path | None:
+        """The code with a change, with all kernels that other cases may launch; None: it has none of other code."""
+        if self._entries is None or self._base_of(change.lines) is None:
+            return None
+        lines = enumerate(change.applied(self.text.split("\n")))
+        return self.write([line for _, line in self._entries.with_others(lines, self._entries.replaced(change.lines))])
+
+    def are_right(self, cases: Sequence[CaseKey], text: Sequence[str], limit: int, mixed: Path | None = None) -> bool:
         """Whether all cases are right, and together come to all lines that the failing case came to: code that goes
-        round the line at fault is right, too."""
-        ptx = self.write(text)
+        round the line at fault is right, too. ``mixed``: the same, some kernels of other code."""
+        ptx = mixed or self.write(text)
         count = self._right_cases(cases, ptx, limit)
         right = count >= min(len(cases), self.least)
         if right:
+            ptx = self.write(text) if mixed is not None else ptx
             _, outcome = self.call(cases[0], ptx, coverage=True)
             right, self.still_repeated = self.reached <= _reached(outcome), _repeated(outcome)
             self.confirmed = min(self.confirmed or count, count)
-        ptx.unlink()
+        if ptx != mixed:
+            ptx.unlink()
         return right
 
     def _right_cases(self, cases: Sequence[CaseKey], ptx: Path, limit: int) -> int:
@@ -356,10 +430,11 @@ class Trial:
         if self.executed > limit:  # each takes long: one that fails, too, tells more than small ones that pass
             limit = AS_MANY * self.executed
             self.told = self.told or next((key for key in cases[1:] if self.lab.known.get(key)), None)
-        for key in sorted(cases, key=lambda key: (key != cases[0], key != self.told)):
+        more = [] if self.told is None or self.told in cases else [self.told]
+        for key in sorted([*cases, *more], key=lambda key: (key != cases[0], key != self.told)):
             if self.seconds < least and (count >= self.least or self.seconds < -MOST_OVER):
                 break
-            if self.is_right(key, ptx, limit):
+            if self.is_right(key, ptx, max(limit, self.limit) if key == cases[0] else limit):
                 count += 1
             elif self.timed_out and key != cases[0]:
                 too_long += 1
@@ -370,11 +445,13 @@ class Trial:
                 return 0
         return count
 
-    def stays_right(self, text: Sequence[str]) -> bool:
+    def stays_right(self, text: Sequence[str], mixed: Path | None = None) -> bool:
         """Whether changed code is right in more cases, and its loops go round in some case, those of the failing case:
         a step that is too large ends a loop before it comes to what is wrong."""
         ptx = self.write(text)
-        right = self.more_are_right(ptx)
+        right = self.more_are_right(mixed or ptx)
+        if right and mixed is not None and not self.repeated <= self.still_repeated:
+            self.more_are_right(ptx)
         if right and not self.repeated <= self.still_repeated:
             limit = replace(self.lab.limits, instructions=OF_OTHERS)
             _, outcome = self.call(next(iter(self.calls)), None, coverage=True, limits=limit)
@@ -395,6 +472,7 @@ class Trial:
             if any(finding.kind == Kind.TIME_OUT for finding in outcome.findings):
                 continue  # it takes more than is left
             if outcome.findings or judged(case, outcome).wrong:
+                self.told = key
                 return False
         return True
 
@@ -485,8 +563,7 @@ def _clue(
     """What was ``found`` of the launcher, and what is found of the kernels."""
     trial, pair = files.trial, list[Change]()
     if trial.kind is not Kind.LAUNCH_FAILED:  # else no kernel runs
-        right = _cheapest_right(trial.lab, cases) if trial.kind is Kind.WRONG_ANSWER and not found else None
-        if right is not None:
+        for right in _right_cases(trial.lab, cases) if trial.kind is Kind.WRONG_ANSWER and not found else ():
             trial.suspect(right)
         of_kernels, pair = _of_kernels(files, cases, own, finding, is_found=bool(found))
         kernels_of.cache_clear()  # large, and of no use to another file
@@ -543,7 +620,8 @@ class _Files:
     def _trial(self, folder: Path, text: str, seconds: float) -> Trial:
         own = self.trial
         one = Trial(own.lab, own.sandbox, folder, own.name, text, own.kind, seconds, close=True, source=self.source)
-        one.suspected, one.doubts = own.suspected, own.doubts
+        one.suspected, one.always_suspected = own.suspected, own.always_suspected
+        one.doubts, one.faster = own.doubts, own.text
         return one
 
     def with_edits(self, lines: Collection[int] | None) -> tuple[Trial, list[tuple[Edit, Change]]] | None:
@@ -677,10 +755,16 @@ def _found_edited(
     first = {*near, *trial.suspected}
     behind = _around(near) | lines_of_values(files.source, near)
     behind |= lines_behind(trial.text, trial.name, near) if near else frozenset[int]()
+    decided = _deciding(files.source) if _nothing_written(trial.first) else None
 
     def rank(one: tuple[Edit, Change]) -> int:
         """Where it is likely that a line is at fault, an edit of it is."""
-        return one[0].rank + (OF_OTHER_LINE if first and one[1].line not in first and one[1].line not in behind else 0)
+        line = one[1].line
+        if decided is not None:
+            return one[0].rank + (0 if line in decided else OF_OTHER_LINE)
+        if not first or line in near or line in behind or line in trial.always_suspected:
+            return one[0].rank
+        return one[0].rank + (OF_LESS_SUSPECTED if line in first else OF_OTHER_LINE)
 
     def place(one: tuple[Edit, Change]) -> tuple[bool, int]:
         line = one[1].line
@@ -690,6 +774,17 @@ def _found_edited(
         (one for one in changes if lines is None or one[1].line in lines), key=lambda one: (rank(one), place(one))
     )
     return _once([*_right_ones(trial, [change for _, change in changes], cases, [*map(rank, changes)], EDIT_RANKS)])
+
+
+def _nothing_written(first: Judged | None) -> bool:
+    """Whether no wrong element was written."""
+    compared = first.compared if first is not None else ()
+    return first is not None and all(bool(each.unwritten[each.wrong].all()) for each in compared)
+
+
+def _deciding(source: str) -> frozenset[int]:
+    """The lines that compare something: what is not written, a condition or the end of a loop keeps threads from."""
+    return frozenset(number for number, line in enumerate(source.split("\n"), 1) if _COMPARES.search(line))
 
 
 def _once(found: Sequence[Change]) -> list[Change]:
@@ -869,10 +964,15 @@ def _mixed(lab: Lab) -> Iterator[CaseKey]:
         yield CaseKey.of(spec, sizes, spec.values[nth % len(spec.values)].name, 1)
 
 
-def _cheapest_right(lab: Lab, cases: Sequence[CaseKey]) -> CaseKey | None:
-    """The case that passes with least work."""
-    right = [key for key in cases if lab.known.get(key) is False]
-    return min(right, key=lambda key: lab.spec.work(dict(key.sizes)), default=None)
+def _right_cases(lab: Lab, cases: Sequence[CaseKey]) -> list[CaseKey]:
+    """The cases that pass with least work, and with most work that the failing case does not have less than."""
+    work = {key: lab.spec.work(dict(key.sizes)) for key in (*cases, *lab.known)}
+    right = sorted((key for key in cases if lab.known.get(key) is False), key=work.__getitem__)
+    near = [key for key, is_wrong in lab.known.items() if not is_wrong and work[key] <= work[cases[0]]]
+    near = sorted(
+        (key for key in near if key.card == cases[0].card and key.sizes != cases[0].sizes), key=work.__getitem__
+    )
+    return [*dict.fromkeys([*right[:1], *near[-1:]])]
 
 
 def _of_other_sizes(keys: Iterable[CaseKey]) -> list[CaseKey]:
@@ -907,7 +1007,7 @@ def _right_ones(
     behind: float = float("inf"),
 ) -> Iterator[Change]:
     """The changes with which all cases are right; after the first, those whose rank is less than ``behind`` higher."""
-    failed, limit = cases[0], min(OF_OTHERS, trial.lab.limits.instructions)
+    failed, limit = cases[0], min(max(OF_OTHERS, min(trial.limit, MOST_OF_OTHERS)), trial.lab.limits.instructions)
     text, most = trial.text.split("\n"), float("inf")
     lines: set[int] = set()
     for rank, change in in_turn(trial, changes, ranks or [0.0] * len(changes)):
@@ -918,7 +1018,7 @@ def _right_ones(
         if trial.leaves_one(change) or trial.replaces_counter(change):
             continue
         short = trial.write_short(change)
-        right = trial.is_right(failed, short, trial.limit)
+        right = trial.is_right(failed, short, trial.short_limit)
         if trial.timed_out and trial.longer:
             trial.longer -= 1
             right = trial.is_right(failed, short, FARTHER)
@@ -927,10 +1027,17 @@ def _right_ones(
         trial.learn(change.line)
         if trial.left <= IMPROVED * trial.wrong and trial.wrong:
             trial.better.append((trial.left, change))
-        if right and trial.are_right(cases, changed := change.applied(text), limit) and trial.stays_right(changed):
+        if not right:
+            continue
+        changed, mixed = change.applied(text), trial.write_mixed(change)
+        if trial.are_right(cases, changed, limit, mixed) and trial.stays_right(changed, mixed):
             lines.add(change.line)
             most = min(most, rank + behind)
             yield _left_out(trial, change, cases, limit) or change
+        else:  # more edits of the line that make this case right say nothing more
+            trial.doubts[change.line] = max(trial.doubts[change.line], -MOVED_ALONE)
+        if mixed is not None:
+            mixed.unlink()
 
 
 def _left_out(trial: Trial, change: Change, cases: Sequence[CaseKey], limit: int) -> Change | None:
@@ -993,7 +1100,7 @@ def _right_pair(trial: Trial, cases: Sequence[CaseKey]) -> Iterator[Change]:
             break
         changed = second.applied(first.applied(trial.text.split("\n")))
         ptx = trial.write_short(first, second)
-        right = trial.is_right(cases[0], ptx, trial.limit)
+        right = trial.is_right(cases[0], ptx, trial.short_limit)
         ptx.unlink()
         if right and trial.are_right(cases, changed, limit) and trial.stays_right(changed):
             yield from (first, second)
