@@ -21,6 +21,7 @@ from grader.content.catalog import Kata, load_catalog
 from grader.content.spec import Accumulated, Exact, InputKind, Size, Spec, Tensor, integers, load_spec, normal
 from grader.devices import Call, Finding, Limits, Outcome
 from grader.devices.counters import CallCounters, Launched, Writer
+from grader.judge import cause
 from grader.judge import lab as lab_module
 from grader.judge.case import Case, CaseKey
 from grader.judge.check import check
@@ -31,7 +32,7 @@ from grader.judge.near_misses import answers_of, near_miss
 from grader.judge.neighbours import describe_sizes
 from grader.judge.search import SearchBudget
 from grader.judge.writers import told_apart
-from grader.verdict import Kind, Verdict
+from grader.verdict import Clue, Kind, Verdict
 
 pytestmark = passed_before.REPOSITORY
 
@@ -690,8 +691,10 @@ def test_a_call_that_is_wrong_because_of_an_earlier_one_is_told_from_others() ->
     assert keeping(lambda kept, n: kept["calls"] > 0, watch=False) == ""  # on a GPU it may be chance
 
 
-def test_the_case_that_is_shown_fails_by_itself() -> None:
-    """n from 100 on fails; a smaller one, from 31 on, fails after such a call alone."""
+def test_the_case_that_is_shown_fails_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """n from 100 on fails; a smaller one, from 31 on, fails after such a call alone. What is kept may be a consequence,
+    so a repair is looked for."""
+    monkeypatch.setattr(cause, "repair", lambda *given: [Clue("repair", "right")])
     box = Keeping(
         lambda inputs, sizes: {
             "y": f32(inputs["x"].sum().reshape(1) + (sizes["n"] >= (31 if box.kept["most"] >= 100 else 100)))
@@ -700,7 +703,11 @@ def test_the_case_that_is_shown_fails_by_itself() -> None:
     box.close()
     verdict = told_steadily(box, of_sum())
     assert verdict.sizes is not None and verdict.sizes["n"] >= 100
-    assert has(clue(verdict, "calls"), "is right in call 1 of a process, wrong after a call with this shape")
+    assert has(
+        clue(verdict, "calls"),
+        "is right in call 1 of a process, wrong after a call with this shape, which fails in call 1",
+    )
+    assert clue(verdict, "repair") == "right"
 
 
 def told_steadily(box: FakeSandbox, spec: Spec) -> Verdict:

@@ -36,7 +36,15 @@ ITSELF = " itself"  # a formula that only says that nothing is done, not why
 ADDED = " stands "  # in a repair: a barrier or a fence, at a place without one
 PROPOSED = ": cp.async.wait_group"  # what a note of the simulator goes on with, of the wait alone
 # Findings whose line may be another than the one at fault.
-REPAIRED = (Kind.LAUNCH_FAILED, Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)
+REPAIRED = (
+    Kind.WRONG_ANSWER,
+    Kind.LAUNCH_FAILED,
+    Kind.OUT_OF_BOUNDS,
+    Kind.MISALIGNED,
+    Kind.UNINITIALISED,
+    Kind.RACE,
+    Kind.DEADLOCK,
+)
 
 
 def with_cause(search: Search, shape: CaseKey, verdict: Verdict) -> Verdict:
@@ -45,12 +53,16 @@ def with_cause(search: Search, shape: CaseKey, verdict: Verdict) -> Verdict:
     if finding is not None:
         verdict = replace(verdict, clues=tuple(_of_finding(search, shape, verdict, finding)))
     if not costs_a_process(verdict) and (kept := search.kept or _of_calls(search, shape)):
-        return replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
+        verdict = replace(verdict, clues=sorted_clues([*kept, *verdict.clues]))
+        if not search.kept:
+            return verdict
     text = search.sandbox.program.source.read_text(encoding="utf-8", errors="replace")
     lab = Lab(search.kata, search.spec, search.call, search.budget.limits, steady=search.budget.watch, text=text)
     for key, known in search.tried.items():
         if known.passed or known.kind is Kind.WRONG_ANSWER:
             lab.known[key] = not known.passed
+    if search.kept:  # it fails by itself, but further calls of the same process would show what it has left
+        return _repaired(search, lab, shape, verdict)
     if verdict.kind is not Kind.WRONG_ANSWER and (finding is None or finding.kernel is None or len(kernels) < 2):
         return _repaired(search, lab, shape, verdict)
     if finding is not None:
