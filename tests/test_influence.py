@@ -15,7 +15,9 @@ from test_check import Arrays
 from test_diagnosis import clue, f32, of_softmax, of_sum, told
 
 from grader.content.spec import Accumulated, Exact, InputKind, Parameter, Size, Spec, Tensor, integers, normal
+from grader.judge import probes
 from grader.judge.influence import _Search
+from grader.judge.target import Element, Part
 from grader.verdict import Verdict
 
 pytestmark = passed_before.GRADER
@@ -405,6 +407,23 @@ def test_terms_of_a_mean_that_do_not_count_equally() -> None:
     spec = of_sum(reference=lambda x, sizes: x.mean().reshape(1), tolerance=near)
     words = probed(told(answer, spec))
     assert has(words, "with one x 1, and all other x 0", "x[0] makes y[0] 0.015625, expected 0.030303", "x[32]")
+
+
+@pytest.mark.parametrize(("counts", "part"), [(0.0, Part.LACKING), (0.5, Part.WEIGHED)])
+def test_an_element_that_makes_0_is_followed_as_one_that_is_lacking(
+    counts: float, part: Part, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """y = the mean of x, but of the last element so much, and of each other one a rounding too much."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        x = inputs["x"].astype(float)
+        return {"y": f32(numpy.array([(x[:-1].sum() * (1 + 2**-15) + counts * x[-1]) / len(x)]))}
+
+    followed = list[Element]()
+    monkeypatch.setattr(probes, "ways", lambda target, found: iter(followed.extend(found) or ()))
+    near = Accumulated(terms=lambda sizes: 8, magnitude=lambda x, sizes: abs(x).mean().reshape(1))
+    told(answer, of_sum(reference=lambda x, sizes: x.mean().reshape(1), tolerance=near))
+    assert [each.part for each in followed] == [part]
 
 
 def test_a_norm_whose_elements_are_at_other_places() -> None:

@@ -136,3 +136,17 @@ def test_where_threads_go_on_over_the_grid_it_is_not_too_small() -> None:
         )
         is None
     )
+
+
+SLICES = """int end = n;
+    end = (blockIdx.x + 1) * (n / 8 / 2 * 8);
+    for (int k = blockIdx.x * (n / 8 / 2 * 8) + threadIdx.x * 2; k < end; k += 2 * sizeof(float))
+        for (int j = 0; j < 2; ++j)
+            if (k + j < end) y[i] += x[k + j];"""
+
+
+def test_a_bound_that_all_conditions_compare_with() -> None:
+    said = why(SLICES, 23, "x", 16)
+    assert said is not None and said.line == 10
+    assert has(said.words, "is 16 < 8 (end = (blockIdx.x + 1) * (n / 8 / 2 * 8) = 8, on line 10")
+    assert why(SLICES.replace("k + j < end", "k + j < n - 8"), 23, "x", 16) is None  # two bounds

@@ -12,8 +12,6 @@ from grader.judge.frame import Frame, calls_of
 
 DEEPEST = 2  # helpers, one in the other
 _CAST = re.compile(r"_cast\s*<\s*(?:const\s+)?(\w+)\s*(?:const\s*)?\*\s*>\s*\(")
-_BYTES = {"half2": 4, "nv_bfloat162": 4, "2": 8, "4": 16}  # of a vector type, by its name or the end of it
-_VECTOR = re.compile(r"(?:__)?(half2|nv_bfloat162)|(?:float|u?int)([24])")
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,7 @@ def _of_cast(frame: Frame, cast: re.Match[str], offset: str, inside: str, itemsi
         raise Unknown  # another pointer, to vectors
     if brackets is None:
         return Access(frame, inside or "0", offset)
-    vector = _VECTOR.fullmatch(cast[1])
-    if vector is None or itemsize < 1 or (size := _BYTES[vector[1] or vector[2]]) % itemsize:
+    if itemsize < 1 or (size := frame.bytes_of(cast[1])) % itemsize:
         raise Unknown
     opening = brackets.end() - 1
     return Access(frame, code.text[opening + 1 : code.closing(opening)], together, size // itemsize)

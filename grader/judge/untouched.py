@@ -132,13 +132,15 @@ def why_untouched(
             missed = [one for item in launched for one in _never(asked, item, verb)]
             if missed:
                 return missed[0] if len(missed) == 1 else None
+        # One more round of an unrolled loop is hardly what is missing, where other threads would do it, too.
+        found = [each for each in found if not any(map(_is_unrolled, each.conditions))] or found
         if not found:
             return None
         least = min(len(each.conditions) for each in found)
         found = [each for each in found if len(each.conditions) == least]
-        if least != 1 or len({each.conditions[0].at for each in found}) > 1:
-            return None
-        return _words(asked.code, found[0], verb)
+        if least == 1 and len({each.conditions[0].at for each in found}) == 1:
+            return _words(asked.code, found[0], verb)
+        return _of_bound(asked.code, found, verb) if least > 1 else None
     except (RecursionError, Unknown):
         return None
 
@@ -199,23 +201,16 @@ def _has(frame: Frame, name: str, value: int, loops: Sequence[_Loop], item: Laun
     """Whether a thread has this value of a variable in a round of its loops, or may have it: not all are worked out."""
     names = {each.name for each in loops}
     index, left = _named(frame, name, names), TRIED
-    heads = [
-        (
-            each.name,
-            _worked(each.frame.at(each.variable.at), parse(each.variable.text), names),
-            _worked(each.frame.at(each.at), parse(each.condition), names),
-            _worked(each.frame.at(each.at), parse(each.step), names),
-        )
-        for each in loops
-    ]
+    heads = _starts(loops, names)
+    ends = [_worked(each.frame.at(each.at), parse(each.condition), names) for each in loops]
 
     def rounds(values: dict[str, int], depth: int) -> Iterator[bool]:
         if depth == len(heads):
             yield index(values) == value
             return
-        key, first, holds, step = heads[depth]
+        key, first, step = heads[depth]
         values[key] = first(values)
-        while holds(values):
+        while ends[depth](values):
             yield from rounds(values, depth + 1)
             values[key] += step(values)
 
@@ -286,32 +281,59 @@ def _is_end(condition: _Condition, loops: set[str], values: Values, extents: Seq
     return False
 
 
+def _is_unrolled(condition: _Condition) -> bool:
+    """Whether it is that of a loop whose rounds a constant of the file counts."""
+    tree = parse(condition.text) if condition.is_loop else ("",)
+    if tree[0] != "binary" or tree[1] != "<" or tree[3][0] != "name":
+        return False
+    code, function = condition.frame.code, condition.frame.function
+    own = code.visible(function, condition.at).get(tree[3][1])
+    return own.is_constant if own is not None else tree[3][1] in {each.name for each in code.constants}
+
+
 def _numbers(loops: Sequence[_Loop]) -> list[tuple[int, ...]]:
     """The iterations that are looked at, the first ones first."""
     return sorted(product(range(ITERATIONS if len(loops) < 3 else 8), repeat=len(loops)), key=sum)
 
 
 def _threads(item: Launched, loops: Sequence[_Loop], names: set[str]) -> Iterator[dict[str, int]]:
-    """The threads, each in iterations of the loops, from the first one on, past the loops' ends."""
+    """The threads in the first iterations of the loops, then in later ones, past the loops' ends."""
     x, y, z = item.grid
     bx, by, bz = item.block
-    each_iteration = _numbers(loops)
-    for k, j, i in product(range(z), range(y), range(x + 1)):
-        for r, q, p in product(range(bz), range(by), range(bx)):
-            own = dict(zip(_BUILTINS, (i, j, k, p, q, r), strict=True))
-            yield from _iterations(own, loops, names, each_iteration)
+    starts = _starts(loops, names)
+    for number in _numbers(loops):
+        for k, j, i in product(range(z), range(y), range(x + 1)):
+            for r, q, p in product(range(bz), range(by), range(bx)):
+                yield _after(dict(zip(_BUILTINS, (i, j, k, p, q, r), strict=True)), starts, number)
 
 
 def _iterations(
     own: Mapping[str, int], loops: Sequence[_Loop], names: set[str], numbers: Sequence[tuple[int, ...]]
 ) -> Iterator[dict[str, int]]:
-    firsts = [_worked(each.frame.at(each.variable.at), parse(each.variable.text), names) for each in loops]
-    steps = [_worked(each.frame.at(each.at), parse(each.step), names) for each in loops]
-    for iteration in numbers:
-        values = dict(own)
-        for loop, first, step, number in zip(loops, firsts, steps, iteration, strict=True):
-            values[loop.name] = first(values) + number * step(values)
-        yield values
+    starts = _starts(loops, names)
+    for number in numbers:
+        yield _after(dict(own), starts, number)
+
+
+def _starts(loops: Sequence[_Loop], names: set[str]) -> list[tuple[str, Worked, Worked]]:
+    """The variable of each loop, what it begins with, and its step."""
+    return [
+        (
+            each.name,
+            _worked(each.frame.at(each.variable.at), parse(each.variable.text), names),
+            _worked(each.frame.at(each.at), parse(each.step), names),
+        )
+        for each in loops
+    ]
+
+
+def _after(
+    values: dict[str, int], starts: Sequence[tuple[str, Worked, Worked]], rounds: Sequence[int]
+) -> dict[str, int]:
+    """The values of a thread after so many rounds of each loop."""
+    for (name, first, step), number in zip(starts, rounds, strict=True):
+        values[name] = first(values) + number * step(values)
+    return values
 
 
 def _worked(frame: Frame, tree: Tree, loops: set[str]) -> Worked:
@@ -325,6 +347,9 @@ def _worked(frame: Frame, tree: Tree, loops: set[str]) -> Worked:
         return lambda _: value
     if what == "cast":
         return _worked(frame, tree[2], loops)
+    if what == "call" and tree[1] == "sizeof":
+        size = frame.of_tree(tree).value
+        return lambda _: size
     parts = [
         _worked(frame, each, loops) for each in (tree[2] if what == "call" else tree[2:] if what != "?:" else tree[1:])
     ]
@@ -471,6 +496,28 @@ def _words(code: Code, held: _Held, verb: str) -> Untouched | None:
     return Untouched(f"{who}, but {what} on line {line} {end}: `{part}`{sides}", line)
 
 
+def _of_bound(code: Code, found: Sequence[_Held], verb: str) -> Untouched | None:
+    """Where all conditions that hold threads back compare with one and the same variable: how that is made, of the
+    thread that it holds back by least."""
+    bounds, gaps = set[tuple[int, str]](), list[int]()
+    for each in found:
+        for condition in each.conditions:
+            tree = parse(condition.text)
+            if condition.at < 0 or tree[0] != "binary" or tree[1] not in ("<", "<=") or tree[3][0] != "name":
+                return None
+            bounds.add((condition.frame.function.begin, tree[3][1]))
+        frame = each.conditions[0].frame.at(each.conditions[0].at)
+        tree, names = parse(each.conditions[0].text), {loop.name for loop in each.loops}
+        left, right = (_worked(frame, side, names)(each.values) for side in tree[2:])
+        gaps.append(left - right)
+    if len(bounds) != 1 or min(gaps) < 0:
+        return None
+    nearest = found[gaps.index(min(gaps))]
+    condition, ((_, name),) = nearest.conditions[0], bounds
+    said, made = _words(code, nearest, verb), last_set(code, condition.frame.function, name, condition.at)
+    return said if said is None or made is None else Untouched(said.words, code.line_at(made[1]))
+
+
 def _of_index(
     frame: Frame, definition: Definition, loops: Sequence[_Loop], value: int, bound: _Condition, verb: str
 ) -> Untouched:
@@ -517,7 +564,8 @@ def _sides(frame: Frame, text: str, loops: set[str], values: Values) -> str:
     more = []
     for each in frame.definitions(names_in(tree)):
         if each.name in names_in(tree) and f"{each.name} at {each.at}" not in loops and not each.text.isdecimal():
-            value = _named(frame, each.name, loops)(values)
-            more.append(f"{each.name} = {each.text} = {value}, on line {frame.code.line_at(each.at)}")
+            made = last_set(frame.code, frame.function, each.name, frame.place) if frame.is_changed(each) else None
+            made, value = made or (each.text, each.at), _named(frame, each.name, loops)(values)
+            more.append(f"{each.name} = {' '.join(made[0].split())} = {value}, on line {frame.code.line_at(made[1])}")
     said = f" ({'; '.join(more[-SHOWN:])})" if more else ""
     return f" is {left} {tree[1]} {right}{said}"
