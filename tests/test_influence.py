@@ -194,7 +194,28 @@ def test_an_element_whose_factor_is_0_is_said_to_have_one() -> None:
         return {"y": f32((x**3 * numpy.roll(code, 1)).sum().reshape(1))}
 
     words = probed(told(answer, spec))
-    assert "must not" not in words and ("multiplies it there is 0" in words or "does not depend" in words)
+    assert "must not" not in words and "does not depend" not in words and "multiplies it there is 0" in words
+
+
+def test_results_at_other_places_are_seen_without_the_scales_of_their_places() -> None:
+    def scaled(x: numpy.ndarray, scale: numpy.ndarray) -> numpy.ndarray:
+        return numpy.cumsum(x) ** 2 * scale
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        x, scale = inputs["x"].astype(float), inputs["scale"].astype(float)
+        return {"y": f32(scale * numpy.roll(scaled(x, 1 + 0 * scale), 3))}
+
+    spec = of_sum(
+        inputs=(Tensor("x", ("n",)), Tensor("scale", ("n",))),
+        outputs=(Tensor("y", ("n",)),),
+        sizes={"n": Size(16, 128)},
+        named_sizes=({"n": 64}, {"n": 128}),
+        values=(InputKind("normal", {"x": normal(), "scale": normal()}),),
+        reference=lambda x, scale, sizes: scaled(x, scale),
+        tolerance=Accumulated(terms=lambda sizes: 8, magnitude=lambda x, scale, sizes: abs(scaled(abs(x), scale))),
+        near_misses={},
+    )
+    assert has(probed(told(answer, spec)), "with all numbers 1 but those of x", "is what must be at y[0..")
 
 
 # -- whole numbers ---------------------------------------------------------------------------------------------------
