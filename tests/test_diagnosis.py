@@ -559,6 +559,14 @@ def test_who_wrote_what_is_wrong(wrong: list[Writer], right: list[Writer], facts
     assert (found is None) if facts is None else (found is not None and has(found, *facts))
 
 
+def test_lanes_of_a_row_of_threads_are_not_told_where_rows_are_wrong() -> None:
+    wrong, right = (
+        [Writer("k", "mine.cu", 7, (0, 0, 0), (x, y, 0)) for x in range(9) for y in rows] for rows in ((0, 2), (1, 3))
+    )
+    assert told_apart(wrong, right, (16, 4, 1)) == "written by lanes 0 to 8; the right ones by lanes 16 to 24"
+    assert told_apart(wrong, right, (16, 4, 1), by_rows=True) is None
+
+
 # -- the usual mistakes that the families list -----------------------------------------------------------------------
 
 SHAPES = 10  # that are tried

@@ -15,7 +15,9 @@ from test_check import Arrays
 from test_diagnosis import clue, f32, of_softmax, of_sum, told
 
 from grader.content.spec import Accumulated, Exact, InputKind, Parameter, Size, Spec, Tensor, integers, normal
+from grader.judge import probes
 from grader.judge.influence import _Search
+from grader.judge.target import Element, Part
 from grader.verdict import Verdict
 
 pytestmark = passed_before.GRADER
@@ -192,7 +194,28 @@ def test_an_element_whose_factor_is_0_is_said_to_have_one() -> None:
         return {"y": f32((x**3 * numpy.roll(code, 1)).sum().reshape(1))}
 
     words = probed(told(answer, spec))
-    assert "must not" not in words and ("multiplies it there is 0" in words or "does not depend" in words)
+    assert "must not" not in words and "does not depend" not in words and "multiplies it there is 0" in words
+
+
+def test_results_at_other_places_are_seen_without_the_scales_of_their_places() -> None:
+    def scaled(x: numpy.ndarray, scale: numpy.ndarray) -> numpy.ndarray:
+        return numpy.cumsum(x) ** 2 * scale
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        x, scale = inputs["x"].astype(float), inputs["scale"].astype(float)
+        return {"y": f32(scale * numpy.roll(scaled(x, 1 + 0 * scale), 3))}
+
+    spec = of_sum(
+        inputs=(Tensor("x", ("n",)), Tensor("scale", ("n",))),
+        outputs=(Tensor("y", ("n",)),),
+        sizes={"n": Size(16, 128)},
+        named_sizes=({"n": 64}, {"n": 128}),
+        values=(InputKind("normal", {"x": normal(), "scale": normal()}),),
+        reference=lambda x, scale, sizes: scaled(x, scale),
+        tolerance=Accumulated(terms=lambda sizes: 8, magnitude=lambda x, scale, sizes: abs(scaled(abs(x), scale))),
+        near_misses={},
+    )
+    assert has(probed(told(answer, spec)), "with all numbers 1 but those of x", "is what must be at y[0..")
 
 
 # -- whole numbers ---------------------------------------------------------------------------------------------------
@@ -405,6 +428,23 @@ def test_terms_of_a_mean_that_do_not_count_equally() -> None:
     spec = of_sum(reference=lambda x, sizes: x.mean().reshape(1), tolerance=near)
     words = probed(told(answer, spec))
     assert has(words, "with one x 1, and all other x 0", "x[0] makes y[0] 0.015625, expected 0.030303", "x[32]")
+
+
+@pytest.mark.parametrize(("counts", "part"), [(0.0, Part.LACKING), (0.5, Part.WEIGHED)])
+def test_an_element_that_makes_0_is_followed_as_one_that_is_lacking(
+    counts: float, part: Part, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """y = the mean of x, but of the last element so much, and of each other one a rounding too much."""
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        x = inputs["x"].astype(float)
+        return {"y": f32(numpy.array([(x[:-1].sum() * (1 + 2**-15) + counts * x[-1]) / len(x)]))}
+
+    followed = list[Element]()
+    monkeypatch.setattr(probes, "ways", lambda target, found: iter(followed.extend(found) or ()))
+    near = Accumulated(terms=lambda sizes: 8, magnitude=lambda x, sizes: abs(x).mean().reshape(1))
+    told(answer, of_sum(reference=lambda x, sizes: x.mean().reshape(1), tolerance=near))
+    assert [each.part for each in followed] == [part]
 
 
 def test_a_norm_whose_elements_are_at_other_places() -> None:

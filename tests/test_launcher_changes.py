@@ -6,6 +6,7 @@ import struct
 from collections.abc import Collection
 from dataclasses import replace
 
+import pytest
 from facts import has
 
 from grader.devices import Buffer, Call, HostChange, Poison, Scalar
@@ -96,6 +97,15 @@ def test_blocks_follow_from_the_sizes_of_each_case() -> None:
     assert has(blocks.words, "grid", "ceil(rows / 8)")  # with the largest divisor that gives so many
     made = blocks.change(Call("scale", CALL.buffers, (Scalar("rows", "int", 9), *CALL.scalars[1:])))
     assert made is not None and made.host == (of_launch(GRID, SET, 2),)
+
+
+@pytest.mark.parametrize(("step", "too_many"), [("256", True), ("gridDim.x * 256", False)])
+def test_blocks_that_share_the_work_are_not_too_many(step: str, too_many: bool) -> None:
+    text = TEXT.replace("    y[threadIdx.x] =", f"    for (int i = 0; i < rows; i += {step})\n    y[threadIdx.x] =")
+    launched = (replace(LAUNCHED[0], grid=(3, 1, 1)),)
+    words = [each.words for each in launcher_changes(text, range(1, 99), launched, TYPES, CALL)]
+    (found,) = (each for each in words if "one block:" in each)
+    assert found.endswith("does what one of them must do") and ("too many" in found) == too_many
 
 
 def test_arguments_of_one_type_are_exchanged() -> None:

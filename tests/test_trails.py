@@ -169,6 +169,12 @@ def test_a_place_between_two_kernels_that_no_thread_reads(device: SimDevice) -> 
     )
 
 
+def test_a_place_in_global_memory_where_shared_memory_is_not_all_seen(device: SimDevice) -> None:
+    line = line_of(TRAILS, "in_clusters")
+    words = path(device, "in_clusters", 128)
+    assert has(words, f"x[96] is in scratch[3], which line {line} writes in block (3,0,0)", "y[0], does not read it")
+
+
 def test_an_element_that_no_thread_reads(device: SimDevice) -> None:
     assert path(device, "not_read", 100) == "no thread reads x[99]"
 

@@ -94,3 +94,59 @@ def test_what_keeps_the_thread_from_it_that_must_read_it() -> None:
     said = why(body, 4, "x", 2, alone=True)
     assert said is not None and has(said.words, "thread (0,0,0) would", "with k = 2", "`k < n / 2` is 2 < 2")
     assert why(body, 4, "x", 2) is None
+
+
+VECTORS = """for (int v = i; v < n / 4; v += STEP * gridDim.x)
+        reinterpret_cast<float4*>(y)[v] = reinterpret_cast<const float4*>(x)[v];
+    if (i < n % 4) y[n - 1 - i] = x[n - 1 - i];"""
+PAIRS = """for (int v = i; v < n / 4; v += 2 * THREADS * gridDim.x)
+        for (int k = 0; k < 2; ++k) {
+            const int at = v * 2 + k;
+            if (at < n / 4) reinterpret_cast<float4*>(y)[at] = reinterpret_cast<const float4*>(x)[at];
+        }
+    if (i < n % 4) y[n - 1 - i] = x[n - 1 - i];"""
+
+
+@pytest.mark.parametrize(
+    ("body", "n", "flat", "line", "facts"),
+    [
+        (VECTORS.replace("STEP", "2 * THREADS"), 133, 128, 9, ("line 10 would read it with v = 32", "`v < n / 4`")),
+        (PAIRS, 269, 260, 11, ("with at = 65", "no thread has that: at = v * 2 + k, on line 11; v begins with i and")),
+    ],
+)
+def test_a_place_that_no_thread_has_though_its_conditions_let_it_pass(
+    body: str, n: int, flat: int, line: int, facts: tuple[str, ...]
+) -> None:
+    said = why(body, n, "x", flat)
+    assert said is not None and said.line == line
+    assert has(said.words, *facts)
+
+
+def test_where_threads_go_on_over_the_grid_it_is_not_too_small() -> None:
+    body = "for (int k = i; k < n / 2; k += THREADS * gridDim.x) y[k] = x[k];"
+    said = why(body, 68, "x", 40)
+    assert said is not None and "the loop on line 9 ends before" in said.words
+    assert why(VECTORS.replace("float4", "Half8").replace("STEP", "THREADS"), 133, "x", 132) is None  # of any width
+    assert (
+        why(
+            "const float4* x4 = reinterpret_cast<const float4*>(x);\n    if (i < n % 4) y[i] = x[n - 1 - i];",
+            133,
+            "x",
+            124,
+        )
+        is None
+    )
+
+
+SLICES = """int end = n;
+    end = (blockIdx.x + 1) * (n / 8 / 2 * 8);
+    for (int k = blockIdx.x * (n / 8 / 2 * 8) + threadIdx.x * 2; k < end; k += 2 * sizeof(float))
+        for (int j = 0; j < 2; ++j)
+            if (k + j < end) y[i] += x[k + j];"""
+
+
+def test_a_bound_that_all_conditions_compare_with() -> None:
+    said = why(SLICES, 23, "x", 16)
+    assert said is not None and said.line == 10
+    assert has(said.words, "is 16 < 8 (end = (blockIdx.x + 1) * (n / 8 / 2 * 8) = 8, on line 10")
+    assert why(SLICES.replace("k + j < end", "k + j < n - 8"), 23, "x", 16) is None  # two bounds

@@ -24,6 +24,15 @@ class Type:
 
 
 INT, UNSIGNED = Type(), Type(32, unsigned=True)
+SIZEOF = "sizeof "  # what a name begins with that stands for the bytes of a type
+BYTES = {  # of types
+    **dict.fromkeys(("char", "int8_t", "uint8_t", "__nv_fp8_e4m3", "__nv_fp8_e5m2"), 1),
+    **dict.fromkeys(("half", "__half", "nv_bfloat16", "__nv_bfloat16", "int16_t", "uint16_t"), 2),
+    **dict.fromkeys(("float", "int", "unsigned", "int32_t", "uint32_t"), 4),
+    **dict.fromkeys(("half2", "__half2", "nv_bfloat162", "__nv_bfloat162"), 4),
+    **dict.fromkeys(("double", "int64_t", "uint64_t", "float2", "int2", "uint2"), 8),
+    **dict.fromkeys(("float4", "int4", "uint4", "double2"), 16),
+}
 TYPES = {
     **dict.fromkeys(("int", "int32_t", "signed", "auto", "bool"), INT),
     **dict.fromkeys(("unsigned", "uint32_t", "uint", "unsigned int"), UNSIGNED),
@@ -213,6 +222,8 @@ def evaluate(tree: Tree, names: Names, calls: Calls) -> Number:
     if what == "?:":
         return value(tree[2] if value(tree[1]).value else tree[3])
     if what == "call":
+        if tree[1] == "sizeof" and len(tree[2]) == 1 and tree[2][0][0] == "name":
+            return names(f"{SIZEOF}{tree[2][0][1]}")
         return _called(tree[1], [value(each) for each in tree[2]], calls)
     if what == "unary":
         return _unary(tree[1], value(tree[2]))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from grader.judge.cancellation import cancelled
 from grader.judge.case import CaseKey, allowed, largest_within
+from grader.judge.displacements import displaced
 from grader.judge.first_nan import first_nan
 from grader.judge.lab import Judged, Lab, element, judged
 from grader.judge.near_misses import near_miss
@@ -179,6 +180,9 @@ def _relation(lab: Lab, one: Judged) -> Iterator[Clue]:
     if words := _swizzled(lab, one, place):
         yield Clue("relation", f"{name}, {words}")
         return
+    if words := _displaced(lab, one, place, roundoff):
+        yield Clue("relation", words)
+        return
     got, want = _written(one, place)
     words = describe_values(got, want, roundoff, one.case.sizes)
     if words is not None:
@@ -212,6 +216,21 @@ def _swizzled(lab: Lab, one: Judged, place: int) -> str | None:
     compared, roundoff = found.compared[place], expected.dtype.roundoff
     words = describe_swizzle(compared.got, found.expected[place].value, compared.wrong, roundoff, vector)
     return words and f"at {found.case.shape}: {words}"
+
+
+def _displaced(lab: Lab, one: Judged, place: int, roundoff: float) -> str | None:
+    """Right values at wrong places, in this case or in the largest wrong answer: in the smallest all may come from
+    outside."""
+    wrong = [each for each in lab.judged.values() if each.wrong and each.first_wrong == place]
+    largest = max(wrong, key=lambda each: each.compared[place].got.size, default=one)
+    for each in (one, largest):
+        found, expected = each.compared[place], each.expected[place]
+        if bool(found.unwritten.any()):
+            continue
+        words = displaced(expected.tensor.name, found.got.astype(float), expected.value, found.wrong, roundoff)
+        if words is not None:
+            return words if each is one else f"at {each.case.shape}: {words}"
+    return None
 
 
 def _line_by_line(lab: Lab, place: int, roundoff: float) -> str | None:

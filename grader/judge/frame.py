@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from grader.content.expressions import (
+    BYTES,
     INT,
+    SIZEOF,
     UNSIGNED,
     Number,
     Tree,
@@ -58,6 +60,8 @@ class Frame:
         return evaluate(tree, self.name, self.called)
 
     def name(self, name: str) -> Number:
+        if name.startswith(SIZEOF):
+            return Number(self.bytes_of(name.removeprefix(SIZEOF)), Type(64, unsigned=True))
         if name in self.builtins:
             return self.builtins[name]
         definition = self.code.visible(self.function, self.place).get(name)
@@ -72,6 +76,15 @@ class Frame:
         if constant is None:
             raise Unknown
         return self.at(constant.at).of_type(constant)
+
+    def bytes_of(self, name: str) -> int:
+        """The size of a type, which may be a parameter of the function's template."""
+        templates = self.function.templates
+        place = templates.index(name) if name in templates else len(self.templates)
+        name = self.templates[place].strip() if place < len(self.templates) else name
+        if name not in BYTES:
+            raise Unknown
+        return BYTES[name]
 
     def defined(self, definition: Definition) -> Number:
         if definition.at in self.solved:

@@ -46,7 +46,8 @@ def impulses(lab: Lab, one: Judged, is_linear: IsLinear) -> Iterator[Observed]:
         shown = wrong[:1] + [each for each in said if each is not wrong[0]][: SHOWN - 1]
         words = [_words(target, name, extent, flat, got, want) for flat, got, want, _ in shown]
         more = f", and all other {name} 0" if int(numpy.prod(extent)) > 1 else ""
-        elements = (Element(name, wrong[0][0], Part.WEIGHED),)
+        part = Part.LACKING if wrong[0][1] == 0 else Part.WEIGHED
+        elements = (Element(name, wrong[0][0], part),)
         yield Observed(f"with one {name} 1{more}: {'; '.join(words)}", target, elements)
         return
     for name in (name for name, extent in extents.items() if tuple(extent) == target.shape):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from grader.judge.case import Case
+from grader.judge.displacements import displaced
 from grader.judge.integers import are_places
 from grader.judge.lab import Judged, Lab
 from grader.judge.target import Element, Observed, Part, Target, floats, range_words, target_of
@@ -26,6 +27,7 @@ TELLING = 50  # times that noise, that the reference must change by
 RISE = 16.0  # of an element
 LOWEST, STEPS = 0.5, 128  # all elements are whole 128ths from 0.5 on, below 1.5
 CONTENTS = 3  # other ones of the inputs that are not drawn here
+ORDERS = 2  # inputs that alone are not 1
 LARGER = 3  # wrong cases, beside the smallest
 
 
@@ -44,11 +46,37 @@ def influences(lab: Lab, one: Judged) -> Iterator[Observed]:
             continue
         target = target_of(lab, each)
         places = not target.is_float and are_places(lab, one.first_wrong)
+        if each is one and (words := _among_ones(target)):
+            yield Observed(words)
+            return
         for tensor in floats(target):
             if found := _of_input(target, tensor.name, places=places):
                 words = found.words if each is one else f"at {each.case.shape}: {found.words}"
                 yield replace(found, words=words)
                 return
+
+
+def _among_ones(target: Target) -> str | None:
+    """Whether the wrong elements are right ones of other places, where all numbers but those of one input are 1: scales
+    and the like, which each element has of its own place, then change nothing."""
+    import numpy
+
+    numbers = floats(target, narrow=True)
+    if not target.is_float or len(numbers) < 2:
+        return None
+    ones = {each.name: numpy.ones(each.extent(target.case.sizes)) for each in numbers}
+    for name in [each.name for each in numbers][:ORDERS]:
+        drawn = LOWEST + numpy.random.default_rng(23).integers(0, STEPS, ones[name].shape) / STEPS
+        inputs = {**ones, name: drawn}
+        got = target.answer(inputs)
+        if got is None:
+            return None
+        want = target.reference(inputs)
+        wrong = abs(got - want) > TELLING * target.roundoff * abs(want).max()
+        got, want, wrong = (each.reshape(target.shape) for each in (got, want, wrong))
+        if words := displaced(target.name, got, want, wrong, target.roundoff):
+            return f"with all numbers 1 but those of {name}: {words}"
+    return None
 
 
 def _of_input(target: Target, name: str, *, places: bool) -> Observed | None:
@@ -77,7 +105,8 @@ def _of_input(target: Target, name: str, *, places: bool) -> Observed | None:
         factor = search.has_factor_0(foreign)
         why = "though what multiplies it there is 0" if factor else "and must not"
         words = f"{range_words(name, extent, [foreign])} changes {target.words}, {why}"
-        return Observed(words, target, (Element(name, foreign, Part.FOREIGN),))
+        # What multiplies it is at fault, not its own way.
+        return Observed(words, target, () if factor else (Element(name, foreign, Part.FOREIGN),))
     return None
 
 
@@ -89,6 +118,7 @@ class _Search:
 
         self.target, self.name, self.extent = target, name, extent
         self.calls, self.sign, self.is_cut = CALLS, 1, False
+        self.is_factor_wrong = False  # an element changes nothing only where its factor is 0 by chance
         self.base: ndarray
         self.others: dict[str, ndarray]
         self._draw(13)
@@ -161,8 +191,26 @@ class _Search:
         return found
 
     def _is_without(self, element: int) -> bool:
-        """Whether it changes nothing wherever it must."""
-        return all(changes is False for must, changes in self._elsewhere(element) if must)
+        """Whether it changes nothing wherever it must; also where codes, masks and the like are others: what multiplies
+        it may be wrong, and 0 by chance."""
+        if not all(changes is False for must, changes in self._elsewhere(element) if must):
+            return False
+        given = {each.name for each in floats(self.target)}
+        if given >= {each.name for each in self.target.lab.spec.inputs}:
+            return True
+        kept, key = (self.target, self.got, self.right), self.target.case.shape
+        self.calls += 2 * CONTENTS  # not of those for the search
+        found = []
+        for more in range(1, CONTENTS + 1):
+            case = Case(self.target.lab.kata, self.target.lab.spec, replace(key, seed=key.seed + more))
+            self.target = replace(kept[0], case=case)
+            self.right, self.got = self.reference_at([]), self._answer([])
+            found.append((self.must_change([element]), self.changes([element])))
+            if found[-1] == (True, True):
+                self.is_factor_wrong = True
+                break
+        self.target, self.got, self.right = kept
+        return all(changes is False for must, changes in found if must)
 
     def has_factor_0(self, element: int) -> bool:
         """Whether it is a term of the sum for other codes, masks and the like: the reference then follows it in a
@@ -204,6 +252,8 @@ class _Search:
                     return others
                 first = self._grown(must, at, -1)
                 return list(must[first : self._grown(must, at, 1) + 1])
+            if self.is_factor_wrong:
+                return None
         return None
 
     def _grown(self, must: Sequence[int], at: int, step: int) -> int:

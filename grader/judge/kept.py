@@ -59,7 +59,9 @@ def after(process: Process, first: Case, other: Case) -> tuple[Clue, ...]:
     """A clue if ``other``, which is right by itself, fails after a call with ``first``, which fails by itself."""
     if not _is_found_again(process, first, other):
         return ()
-    words = f"{other.shape} is right in call 1 of a process, wrong after a call with this shape"
+    words = (
+        f"{other.shape} is right in call 1 of a process, wrong after a call with this shape, which fails in call 1, too"
+    )
     return _clue(words)
 
 

@@ -35,6 +35,7 @@ SIZEOF = (4, 2, 8)
 FUNCTIONS = ("cudaMemsetAsync", "cudaMemset", "cudaMemcpyAsync", "cudaMemcpy", "cudaMallocAsync", "cudaMalloc")
 DEEPEST = 3  # definitions behind an expression
 ALIGNED = 128  # bytes
+ONE_FOR_ALL = "each block does what one of them must do"  # where one block alone is right
 MORE_SHARED = 4  # the part of a block's shared memory that is added to it
 _NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
 _LAUNCH = re.compile(r"\b(\w+)\s*(?:<[^;{}()]*>)?\s*<<<(.*?)>>>\s*\(", re.DOTALL)
@@ -187,6 +188,12 @@ class _Places:
         at = self.code.line_at(self.site.at)
         return at if at in self.own else None
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether the kernel divides its work by the number of its blocks: then they are not too many."""
+        kernels = [each for each in self.code.functions if each.is_kernel and each.name == self.site.kernel]
+        return any("gridDim" in self.code.text[each.begin : each.end] for each in kernels)
+
     def grid_text(self) -> str:
         """The expression of the grid, of a variable what it is set to."""
         text, place = self.site.configuration[0] if self.site.configuration else ("", 0)
@@ -337,8 +344,8 @@ def _blocks(at: _Places, call: Call) -> Iterator[LauncherChange]:
         if axis and given == 1:
             break
         if given > 1:
-            words = f"{name} has one block: it has too many, or each does what one of them must do"
-            yield from at.fixed(GRID + axis, SET, 1, words)
+            why = ONE_FOR_ALL if at.is_shared else f"it has too many, or {ONE_FOR_ALL.replace(' block', '')}"
+            yield from at.fixed(GRID + axis, SET, 1, f"{name} has one block: {why}")
         for text, size in _sizes_of(call).items():
             for divisor in DIVISORS:
                 more = ceil(size(call) / divisor) > given

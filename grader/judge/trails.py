@@ -299,10 +299,14 @@ def _lost(way: _Way) -> _Said | None:
         return None  # of a place that something has written without being seen
     if taken and not _is_put_last(way, kept[-1], taken):
         return _taken(way, taken)
-    if trail.blind:
+    if trail.blind and not (kept and kept[-1].buffer):  # of shared memory not all is seen
         return None
     if kept:
         words = f"{way.name} is in {kept[-1].place}, which {_line(kept[-1], 'writes')}"
+        if trail.blind and not way.is_in_block(kept[-1]):  # of other blocks not all steps are known
+            block = f"block {_triple(way.writer.block)}, which writes {way.target.words}"
+            words += f" in block {_triple(kept[-1].by.block)}; {block}, does not read it there"
+            return _Said(words, kept[-1].by.line, 2)
         return _Said(f"{words}, {_unread_there(way, kept[-1])}", kept[-1].by.line, 2)
     if reads := way.reads():
         lines = dict.fromkeys(each.by.line for each in reads if _thread(each.by) == _thread(reads[0].by))

@@ -4,6 +4,9 @@ The file's text says where threads touch the buffer, and with which index. For e
 one more block would have, the index is worked out: a thread whose index is the element's, in some iteration, is a
 candidate. If those that least holds back are all held back by one and the same condition, that is said, with the values
 of its two sides. If one is held back by nothing, the text is not understood, and nothing is said.
+
+Where the index is a variable whose own conditions hold for the element, and no thread has that value in any round of
+its loops, no condition is at fault: how the variable is made is said, and nothing of what holds threads back elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
 from operator import add, and_, eq, ge, gt, inv, le, lshift, lt, mul, ne, neg, not_, or_, pos, rshift, sub, xor
@@ -21,7 +24,8 @@ from grader.content.expressions import Tree, Unknown, names_in, parse
 from grader.content.functions import Code, Definition, split
 from grader.devices import Call, Finding
 from grader.devices.counters import Launched, Writer
-from grader.judge.frame import Frame, calls_of, kernel_frame, last_set, plain_name
+from grader.judge.accesses import Access, accesses
+from grader.judge.frame import Frame, kernel_frame, last_set, plain_name
 from grader.judge.guards import end_of, guards_of
 from grader.verdict import Kind
 
@@ -29,7 +33,6 @@ TRIED = 60_000  # indices that are worked out
 CANDIDATES = 8  # that are looked at
 THREADS = 1 << 13  # of a launch, whose indices are worked out
 ITERATIONS = 64  # of a loop
-DEEPEST = 2  # helpers, one in the other
 SHOWN = 3  # variables of a condition
 VECTORS = (1, 2, 4, 8)  # elements of an access
 _FOR = re.compile(r"\bfor\s*\(")
@@ -99,18 +102,10 @@ class _Condition:
 
 
 @dataclass(frozen=True)
-class _Site:
-    """A place that touches the buffer with this index; ``frame`` is there, its callers lead to the kernel."""
-
-    frame: Frame
-    index: str
-
-
-@dataclass(frozen=True)
 class _Held:
     """A thread whose index is the element's, and what holds it back."""
 
-    site: _Site
+    site: Access
     loops: tuple[_Loop, ...]
     values: Values
     conditions: tuple[_Condition, ...]
@@ -133,96 +128,121 @@ def why_untouched(
     try:
         asked = _Asked(Code(text), call, launched, buffer, flat, by, alone)
         found = [each for item in launched for each in _of_launch(asked, item)]
+        if not alone and all(each.conditions for each in found):
+            missed = [one for item in launched for one in _never(asked, item, verb)]
+            if missed:
+                return missed[0] if len(missed) == 1 else None
+        # One more round of an unrolled loop is hardly what is missing, where other threads would do it, too.
+        found = [each for each in found if not any(map(_is_unrolled, each.conditions))] or found
         if not found:
             return None
         least = min(len(each.conditions) for each in found)
         found = [each for each in found if len(each.conditions) == least]
-        if least != 1 or len({each.conditions[0].at for each in found}) > 1:
-            return None
-        return _words(asked.code, found[0], verb)
+        if least == 1 and len({each.conditions[0].at for each in found}) == 1:
+            return _words(asked.code, found[0], verb)
+        return _of_bound(asked.code, found, verb) if least > 1 else None
     except (RecursionError, Unknown):
         return None
 
 
 def _of_launch(asked: _Asked, item: Launched) -> Iterator[_Held]:
     """The threads of a launch that have the element's index."""
-    kernels = [each for each in asked.code.functions if each.is_kernel and each.name == plain_name(item.kernel)]
     if asked.alone and (asked.by is None or asked.by.kernel != item.kernel):
         return
+    for each in _accesses(asked, item):
+        yield from islice(_held(asked, each, item), CANDIDATES)
+
+
+def _accesses(asked: _Asked, item: Launched) -> list[Access]:
+    """Where the kernel of a launch touches the buffer."""
+    kernels = [each for each in asked.code.functions if each.is_kernel and each.name == plain_name(item.kernel)]
     if len(kernels) != 1 or prod(item.block) * (prod(item.grid) + 1) > THREADS or item.times > 1:
         raise Unknown
     zero = (0, 0, 0)
     finding = Finding(Kind.OUT_OF_BOUNDS, "", kernel=item.kernel, block=zero, thread=zero)
-    for site in _sites(kernel_frame(asked.code, kernels[0], finding, asked.launched, asked.call), asked.buffer, 0):
-        yield from islice(_held(asked, site, item), CANDIDATES)
+    frame = kernel_frame(asked.code, kernels[0], finding, asked.launched, asked.call)
+    sizes = [each.itemsize for each in asked.call.buffers if each.name == asked.buffer]
+    return [*accesses(frame, asked.buffer, max(sizes, default=0))]
 
 
-# -- where the buffer is touched -------------------------------------------------------------------------------------
-
-
-def _sites(frame: Frame, buffer: str, depth: int) -> Iterator[_Site]:
-    code, function = frame.code, frame.function
-    for match in re.finditer(
-        r"(?<![\w.\])>])([A-Za-z_]\w*)\s*(\[|\+(?![+=]))", code.text[function.begin : function.end]
-    ):
-        place = function.begin + match.start()
-        inner = replace(frame, place=place)
-        if (offset := _offset(inner, match[1], buffer)) is None or _is_alias(code, place):
+def _never(asked: _Asked, item: Launched, verb: str) -> Iterator[Untouched]:
+    """Accesses whose index is a variable that no thread has as it must be, in any round of its loops, though all that
+    it is compared with there lets that value pass."""
+    for site in _accesses(asked, item):
+        frame, name = site.frame, site.inner.strip()
+        definition = frame.code.visible(frame.function, frame.place).get(name)
+        if definition is None or site.offset or (asked.flat % site.width and site.width > 1):
             continue
-        opening = function.begin + match.end() - 1
-        inside = code.text[opening + 1 : code.closing(opening)] if match[2] == "[" else _addend(code, opening + 1)
-        yield _Site(inner, f"({offset}) + ({inside})" if offset else inside)
-    for each in code.functions if depth < DEEPEST else ():
-        if each.is_kernel or each == function:
+        loops, value = [*_loops(frame)], asked.flat // site.width
+        own = [each for each in _conditions(frame, loops) if each.frame.function is frame.function]
+        bounds = [each for each in own if name in {*names_in(parse(each.text))}]
+        if not bounds or not all(_lets_pass(each, name, value, loops, item) for each in bounds):
             continue
-        for templates, opening in calls_of(code, each.name, function.begin, function.end):
-            arguments = code.arguments(opening)
-            caller = replace(frame, place=opening)
-            if any(caller.buffer(given) == buffer for given in arguments):
-                helper = Frame(code, each, each.end, caller, arguments, templates, frame.builtins)
-                yield from _sites(helper, buffer, depth + 1)
+        if not _has(frame, name, value, loops, item):
+            yield _of_index(frame, definition, loops, value, bounds[-1], verb)
 
 
-def _offset(frame: Frame, name: str, buffer: str) -> str | None:
-    """What a pointer is behind the buffer's first element; empty for nothing. None if it is another's."""
-    if frame.buffer(name) == buffer:
-        return ""
-    code, function = frame.code, frame.function
-    pattern = rf"\*\s*(?:const\s+|__restrict__\s+)*{re.escape(name)}\s*=\s*([A-Za-z_]\w*)\s*\+\s*([^;?]*);"
-    found = [*re.finditer(pattern, code.text[function.begin : frame.place])]
-    if len(found) != 1 or frame.buffer(found[0][1]) != buffer:
-        return None
-    at = function.begin + found[0].end()
-    return None if code.is_assigned(name, at, function.end) else " ".join(found[0][2].split())
+def _lets_pass(condition: _Condition, name: str, value: int, loops: Sequence[_Loop], item: Launched) -> bool:
+    """Whether ``name < bound`` holds for the value, with a bound that is the same for all threads."""
+    tree = parse(condition.text)
+    if tree[0] != "binary" or tree[1] not in ("<", "<=", ">", ">=") or tree[2] != ("name", name):
+        return False
+    bound = _worked(condition.frame.at(condition.at), tree[3], {each.name for each in loops})
+    first = dict.fromkeys(_BUILTINS, 0)
+    last = dict(zip(_BUILTINS, (each - 1 for each in (*item.grid, *item.block)), strict=True))
+    try:
+        found = {bound(first), bound(last)}
+    except KeyError:  # of a loop
+        return False
+    return len(found) == 1 and bool(_BINARY[tree[1]](value, found.pop())) is not condition.leaves
 
 
-def _is_alias(code: Code, place: int) -> bool:
-    """Whether ``x + off`` defines a pointer of the function."""
-    return (
-        re.search(r"\*\s*(?:const\s+|__restrict__\s+)*\w+\s*=\s*\Z", code.text[max(place - 80, 0) : place]) is not None
-    )
+def _has(frame: Frame, name: str, value: int, loops: Sequence[_Loop], item: Launched) -> bool:
+    """Whether a thread has this value of a variable in a round of its loops, or may have it: not all are worked out."""
+    names = {each.name for each in loops}
+    index, left = _named(frame, name, names), TRIED
+    heads = _starts(loops, names)
+    ends = [_worked(each.frame.at(each.at), parse(each.condition), names) for each in loops]
+
+    def rounds(values: dict[str, int], depth: int) -> Iterator[bool]:
+        if depth == len(heads):
+            yield index(values) == value
+            return
+        key, first, step = heads[depth]
+        values[key] = first(values)
+        while ends[depth](values):
+            yield from rounds(values, depth + 1)
+            values[key] += step(values)
+
+    x, y, z = item.grid
+    one_more = not _is_stride(frame)
+    for k, j, i in product(range(z), range(y), range(x + one_more)):
+        for r, q, p in product(*map(range, reversed(item.block))):
+            for found in rounds(dict(zip(_BUILTINS, (i, j, k, p, q, r), strict=True)), 0):
+                left -= 1
+                if found or left < 0:
+                    return True
+    return False
 
 
-def _addend(code: Code, begin: int) -> str:
-    """What is added to a pointer, up to where the bracket around it closes or the next argument begins."""
-    place = begin
-    while (sign := re.compile(r"[(\[{)\]},;]").search(code.text, place)) is not None:
-        if sign[0] not in "([{":
-            return code.text[begin : sign.start()]
-        place = code.closing(sign.start()) + 1
-    return code.text[begin:]
+def _is_stride(frame: Frame) -> bool:
+    """Whether the kernel's text has the size of its grid: then its threads go on, and one block more is none."""
+    kernel = frame
+    while kernel.caller is not None and kernel.caller.builtins:
+        kernel = kernel.caller
+    return "gridDim" in frame.code.text[kernel.function.begin : kernel.function.end]
 
 
 # -- which thread would touch it -------------------------------------------------------------------------------------
 
 
-def _held(asked: _Asked, site: _Site, item: Launched) -> Iterator[_Held]:
+def _held(asked: _Asked, site: Access, item: Launched) -> Iterator[_Held]:
     """Threads that have the element's index, of the launch or of one block more along its first axis."""
     frame, loops = site.frame, [*_loops(site.frame)]
     code, flat, names = frame.code, asked.flat, {each.name for each in loops}
     begin, end = code.line_span(code.line_at(frame.place))
     widths = VECTORS if _WIDE.search(code.text[begin:end]) else VECTORS[:1]
-    wanted = {flat - flat % width for width in widths}
+    wanted = {flat - flat % width for width in (*widths, site.width)}
     conditions = []
     for each in _conditions(frame, loops):
         with suppress(Unknown):  # it may hold
@@ -235,8 +255,9 @@ def _held(asked: _Asked, site: _Site, item: Launched) -> Iterator[_Held]:
         if own is None:
             raise
         index, threads = lambda _: flat, _iterations(own, loops, names, [(0,) * len(loops)])
+    stays = _is_stride(frame)
     for values in islice(threads, TRIED):
-        if index(values) not in wanted:
+        if index(values) not in wanted or (stays and values["blockIdx.x"] >= item.grid[0]):
             continue
         held = [each for each, holds in conditions if bool(holds(values)) == each.leaves]
         if any(_is_end(each, names, values, asked.extents) for each in held):
@@ -260,32 +281,59 @@ def _is_end(condition: _Condition, loops: set[str], values: Values, extents: Seq
     return False
 
 
+def _is_unrolled(condition: _Condition) -> bool:
+    """Whether it is that of a loop whose rounds a constant of the file counts."""
+    tree = parse(condition.text) if condition.is_loop else ("",)
+    if tree[0] != "binary" or tree[1] != "<" or tree[3][0] != "name":
+        return False
+    code, function = condition.frame.code, condition.frame.function
+    own = code.visible(function, condition.at).get(tree[3][1])
+    return own.is_constant if own is not None else tree[3][1] in {each.name for each in code.constants}
+
+
 def _numbers(loops: Sequence[_Loop]) -> list[tuple[int, ...]]:
     """The iterations that are looked at, the first ones first."""
     return sorted(product(range(ITERATIONS if len(loops) < 3 else 8), repeat=len(loops)), key=sum)
 
 
 def _threads(item: Launched, loops: Sequence[_Loop], names: set[str]) -> Iterator[dict[str, int]]:
-    """The threads, each in iterations of the loops, from the first one on, past the loops' ends."""
+    """The threads in the first iterations of the loops, then in later ones, past the loops' ends."""
     x, y, z = item.grid
     bx, by, bz = item.block
-    each_iteration = _numbers(loops)
-    for k, j, i in product(range(z), range(y), range(x + 1)):
-        for r, q, p in product(range(bz), range(by), range(bx)):
-            own = dict(zip(_BUILTINS, (i, j, k, p, q, r), strict=True))
-            yield from _iterations(own, loops, names, each_iteration)
+    starts = _starts(loops, names)
+    for number in _numbers(loops):
+        for k, j, i in product(range(z), range(y), range(x + 1)):
+            for r, q, p in product(range(bz), range(by), range(bx)):
+                yield _after(dict(zip(_BUILTINS, (i, j, k, p, q, r), strict=True)), starts, number)
 
 
 def _iterations(
     own: Mapping[str, int], loops: Sequence[_Loop], names: set[str], numbers: Sequence[tuple[int, ...]]
 ) -> Iterator[dict[str, int]]:
-    firsts = [_worked(each.frame.at(each.variable.at), parse(each.variable.text), names) for each in loops]
-    steps = [_worked(each.frame.at(each.at), parse(each.step), names) for each in loops]
-    for iteration in numbers:
-        values = dict(own)
-        for loop, first, step, number in zip(loops, firsts, steps, iteration, strict=True):
-            values[loop.name] = first(values) + number * step(values)
-        yield values
+    starts = _starts(loops, names)
+    for number in numbers:
+        yield _after(dict(own), starts, number)
+
+
+def _starts(loops: Sequence[_Loop], names: set[str]) -> list[tuple[str, Worked, Worked]]:
+    """The variable of each loop, what it begins with, and its step."""
+    return [
+        (
+            each.name,
+            _worked(each.frame.at(each.variable.at), parse(each.variable.text), names),
+            _worked(each.frame.at(each.at), parse(each.step), names),
+        )
+        for each in loops
+    ]
+
+
+def _after(
+    values: dict[str, int], starts: Sequence[tuple[str, Worked, Worked]], rounds: Sequence[int]
+) -> dict[str, int]:
+    """The values of a thread after so many rounds of each loop."""
+    for (name, first, step), number in zip(starts, rounds, strict=True):
+        values[name] = first(values) + number * step(values)
+    return values
 
 
 def _worked(frame: Frame, tree: Tree, loops: set[str]) -> Worked:
@@ -299,6 +347,9 @@ def _worked(frame: Frame, tree: Tree, loops: set[str]) -> Worked:
         return lambda _: value
     if what == "cast":
         return _worked(frame, tree[2], loops)
+    if what == "call" and tree[1] == "sizeof":
+        size = frame.of_tree(tree).value
+        return lambda _: size
     parts = [
         _worked(frame, each, loops) for each in (tree[2] if what == "call" else tree[2:] if what != "?:" else tree[1:])
     ]
@@ -445,6 +496,47 @@ def _words(code: Code, held: _Held, verb: str) -> Untouched | None:
     return Untouched(f"{who}, but {what} on line {line} {end}: `{part}`{sides}", line)
 
 
+def _of_bound(code: Code, found: Sequence[_Held], verb: str) -> Untouched | None:
+    """Where all conditions that hold threads back compare with one and the same variable: how that is made, of the
+    thread that it holds back by least."""
+    bounds, gaps = set[tuple[int, str]](), list[int]()
+    for each in found:
+        for condition in each.conditions:
+            tree = parse(condition.text)
+            if condition.at < 0 or tree[0] != "binary" or tree[1] not in ("<", "<=") or tree[3][0] != "name":
+                return None
+            bounds.add((condition.frame.function.begin, tree[3][1]))
+        frame = each.conditions[0].frame.at(each.conditions[0].at)
+        tree, names = parse(each.conditions[0].text), {loop.name for loop in each.loops}
+        left, right = (_worked(frame, side, names)(each.values) for side in tree[2:])
+        gaps.append(left - right)
+    if len(bounds) != 1 or min(gaps) < 0:
+        return None
+    nearest = found[gaps.index(min(gaps))]
+    condition, ((_, name),) = nearest.conditions[0], bounds
+    said, made = _words(code, nearest, verb), last_set(code, condition.frame.function, name, condition.at)
+    return said if said is None or made is None else Untouched(said.words, code.line_at(made[1]))
+
+
+def _of_index(
+    frame: Frame, definition: Definition, loops: Sequence[_Loop], value: int, bound: _Condition, verb: str
+) -> Untouched:
+    """How a variable is made that no thread has as it must be, and the steps of the loops that are in it."""
+    code, name, made = frame.code, definition.name, [definition]
+    made += [each for each in frame.at(definition.at).definitions(names_in(parse(definition.text)))]
+    changed = {each.variable.at: each for each in loops if each.frame.function is frame.function}
+    said = []
+    for each in sorted(made, key=lambda each: -each.at)[:SHOWN]:
+        line, loop = code.line_at(each.at), changed.get(each.at)
+        if loop is None:
+            said.append(f"{each.name} = {each.text}, on line {line}")
+        elif loop.step != "1" or each is definition:
+            said.append(f"{each.name} begins with {each.text} and steps by {loop.step}, on line {line}")
+    touch, line = code.line_at(frame.place), code.line_at(bound.at)
+    words = f"line {touch} would {verb} it with {name} = {value}, which `{bound.text}` on line {line} lets pass"
+    return Untouched(f"{words}, but no thread has that: {'; '.join(said)}", code.line_at(definition.at))
+
+
 def _of_grid(code: Code, frame: Frame, who: str) -> Untouched | None:
     """The launch that has too few blocks, and what its grid is set to."""
     kernel = frame
@@ -472,7 +564,8 @@ def _sides(frame: Frame, text: str, loops: set[str], values: Values) -> str:
     more = []
     for each in frame.definitions(names_in(tree)):
         if each.name in names_in(tree) and f"{each.name} at {each.at}" not in loops and not each.text.isdecimal():
-            value = _named(frame, each.name, loops)(values)
-            more.append(f"{each.name} = {each.text} = {value}, on line {frame.code.line_at(each.at)}")
+            made = last_set(frame.code, frame.function, each.name, frame.place) if frame.is_changed(each) else None
+            made, value = made or (each.text, each.at), _named(frame, each.name, loops)(values)
+            more.append(f"{each.name} = {' '.join(made[0].split())} = {value}, on line {frame.code.line_at(made[1])}")
     said = f" ({'; '.join(more[-SHOWN:])})" if more else ""
     return f" is {left} {tree[1]} {right}{said}"

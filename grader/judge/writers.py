@@ -36,7 +36,9 @@ def of_writers(lab: Lab, one: Judged) -> Iterator[Clue]:
         return
     wrong = [writer for index, writer in writers.items() if flat[index] and writer is not None]
     right = [writer for index, writer in writers.items() if not flat[index] and writer is not None]
-    if min(len(wrong), len(right)) >= LEAST and (words := told_apart(wrong, right, blocks[kernel])):
+    rows = one.compared[one.first_wrong].wrong
+    by_rows = rows.ndim > 1 and bool((rows.any(axis=-1) == rows.all(axis=-1)).all())
+    if min(len(wrong), len(right)) >= LEAST and (words := told_apart(wrong, right, blocks[kernel], by_rows=by_rows)):
         yield Clue("writers", words)
 
 
@@ -60,8 +62,11 @@ def _sample(wrong: ndarray) -> list[int]:
     return [*dict.fromkeys([*bad.tolist(), *right])]
 
 
-def told_apart(wrong: list[Writer], right: list[Writer], block: tuple[int, int, int]) -> str | None:
-    """In words; None where nothing tells them apart."""
+def told_apart(
+    wrong: list[Writer], right: list[Writer], block: tuple[int, int, int], *, by_rows: bool = False
+) -> str | None:
+    """In words; None where nothing tells them apart. ``by_rows``: all of a row is wrong, or nothing: where a block has
+    rows of threads, these are those of the output, and their lanes only say so again."""
 
     def linear(writer: Writer) -> int:
         x, y, z = writer.thread or (0, 0, 0)
@@ -75,7 +80,7 @@ def told_apart(wrong: list[Writer], right: list[Writer], block: tuple[int, int, 
         ("thread", linear),
     )
     for trait, of in traits:
-        if trait == "warp" and prod(block) <= WARP:
+        if (trait == "warp" and prod(block) <= WARP) or (trait == "lane" and by_rows and block[1] > 1):
             continue
         bad, good = {of(writer) for writer in wrong}, {of(writer) for writer in right}
         if None in bad or None in good or bad & good or len(bad) > SHOWN * 3:

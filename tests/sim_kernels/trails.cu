@@ -66,6 +66,16 @@ KATA_EXPORT void between_blocks(const float* x, float* y, int n, cudaStream_t st
     last_kernel<<<1, 1, 0, stream>>>(y);
 }
 
+__global__ void __cluster_dims__(2, 1, 1) in_clusters_kernel(const float* x, float* y, int n) {
+    const int at = blockIdx.x * 32 + threadIdx.x;
+    const float sum = warp_sum(at < n ? x[at] : 0.0f);
+    if (threadIdx.x == 0) scratch[blockIdx.x] = sum;  // in_clusters
+}
+KATA_EXPORT void in_clusters(const float* x, float* y, int n, cudaStream_t stream) {
+    in_clusters_kernel<<<4, 32, 0, stream>>>(x, y, n);
+    last_kernel<<<1, 1, 0, stream>>>(y);
+}
+
 __device__ float halves[2];
 
 __global__ void halves_kernel() {
