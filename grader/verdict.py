@@ -89,6 +89,7 @@ CLUES: Mapping[str, str] = {
     "lanes": "two lanes of a warp that touch one place by volatile, with nothing between that orders them",
     "probe": "which inputs an output lacks, has twice, multiplies with or weighs by others, or takes in their place",
     "path": "the places and the lines by which an input element gets to a wrong output, or where its way there ends",
+    "grader": "a mistake of the grader while it looked for the cause: the verdict stands",
     "nan": "the line that made the first nan or infinity, and of which operands",
     "unset": "what is used before anything sets it",
     "relation": "one number that turns what must be there into what is",

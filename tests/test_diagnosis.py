@@ -21,6 +21,7 @@ from grader.content.catalog import Kata, load_catalog
 from grader.content.spec import Accumulated, Exact, InputKind, Size, Spec, Tensor, integers, load_spec, normal
 from grader.devices import Call, Finding, Limits, Outcome
 from grader.devices.counters import CallCounters, Launched, Writer
+from grader.judge import cause
 from grader.judge import lab as lab_module
 from grader.judge.case import Case, CaseKey
 from grader.judge.check import check
@@ -766,3 +767,19 @@ def test_calls_with_one_input_that_differ_are_named_and_no_writers(keeps: bool) 
     verdict = told_steadily(box, spec)
     assert ("same call" in clue(verdict, "calls")) == keeps
     assert ("line 21" in clue(verdict, "writers")) == (not keeps)
+
+
+@pytest.mark.parametrize("where", ["diagnose", "repair", "_of_calls"])
+def test_a_mistake_of_the_grader_does_not_cost_the_verdict(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    def broken(*given: object, **more: object) -> None:
+        raise ValueError("cannot reshape array")
+
+    def answer(inputs: Arrays, sizes: dict[str, Any]) -> Arrays:
+        return {"y": f32(inputs["x"].sum().reshape(1) + 1)}
+
+    monkeypatch.setattr(cause, where, broken)
+    monkeypatch.delenv("KATA_CI", raising=False)
+    assert has(clue(told(answer, of_sum()), "grader"), "ValueError", "cannot reshape array", "line", "verdict stands")
+    monkeypatch.setenv("KATA_CI", "1")
+    with pytest.raises(ValueError, match="cannot reshape array"):
+        told(answer, of_sum())

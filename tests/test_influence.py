@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -15,7 +16,7 @@ from test_check import Arrays
 from test_diagnosis import clue, f32, of_softmax, of_sum, told
 
 from grader.content.spec import Accumulated, Exact, InputKind, Parameter, Size, Spec, Tensor, integers, normal
-from grader.judge import probes
+from grader.judge import impulses, probes
 from grader.judge.influence import _Search
 from grader.judge.target import Element, Part
 from grader.verdict import Verdict
@@ -466,3 +467,10 @@ def test_numbers_near_0_that_lost_their_digits() -> None:
     assert has(clue(lost, "relation"), "whole multiple of 2^-24", "cancellation")
     other = told(lambda inputs, sizes: {"y": f32(numpy.expm1(inputs["x"].astype(float)) * (1 + 1e-4))}, spec)
     assert "cancellation" not in clue(other, "relation")
+
+
+def test_an_input_has_the_outputs_shape_in_the_case_that_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """x [m, k] looks like y [m, n] where k = n by chance. Another case is then not asked."""
+    monkeypatch.setattr(impulses, "floats", lambda target, narrow: [Tensor("x", ("m", "k"))])
+    target = SimpleNamespace(case=SimpleNamespace(sizes={"m": 3, "k": 5}), shape=(3, 4))
+    assert [*impulses._misplaced(target, "x")] == []  # type: ignore[arg-type]

@@ -12,28 +12,16 @@ import resource
 import signal
 import socket
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from grader.devices import Device, DeviceError, LoadError, Rehearsal
-from grader.fault import Fault
+from grader.fault import MISTAKES, Fault, told
 from grader.sandbox.frames import Child, read_header, write_header
 from grader.system.processes import end_with_parent
 
 CUT_OFF = 113  # exit code of a child that cannot reach its parent
-# What Python raises where code of the grader is at fault. A launcher's own deeds come as findings, or end the process.
-_MISTAKES = (
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    AssertionError,
-    ArithmeticError,
-    NameError,
-    ImportError,
-)
 
 
 class SandboxError(Fault):
@@ -61,19 +49,13 @@ def _serve(name: str, connection: socket.socket) -> None:
         except DeviceError as error:
             frames.write_broken(str(error))
             os._exit(0)
-        except _MISTAKES as error:
-            frames.write_broken(_told(error))
+        except MISTAKES as error:  # a launcher's own deeds come as findings, or end the process
+            frames.write_broken(told(error))
             os._exit(0)
         sys.stdout.flush()
         ctypes.CDLL(None).fflush(None)
         frames.write_outcome(outcome, spent=device.spent)
         del outcome  # of large outputs none is held while the next call is waited for
-
-
-def _told(error: BaseException) -> str:
-    """What Python says of an error, and the line that raised it."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
 
 
 def _confine(parent: int) -> None:
