@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from grader.compile.source_tree import Node, Statement
+from grader.compile.source_tree import STEPS, Node, Statement
 
 Way = tuple[str, str, int]
 Counters = tuple[tuple[str, str], ...]  # of the loops around: variable, and what is added to it each round
@@ -18,7 +18,6 @@ NAME = re.compile(r"(?<![\w.>])[A-Za-z_]\w*(?:\.[xyz])?")
 MOST_FORMULAS = 3  # of other lines, in the place of one
 MOST_STRIDES = 4
 MOST_NEAR = 4  # statements that a size goes on to
-_HEAD = re.compile(r"\bfor\s*\([^;]*?\b(\w+)\s*=[^;]*;[^;]*;\s*(?:\1\s*\+=\s*([^;{}]+?)|\+\+\1|\1\+\+)\)\s*[^)]")
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Formula:
 def formulas_of(one: Statement, text: str, counters: Counters = ()) -> Iterator[Formula]:
     """The sums of a statement and of all in it that have the variable of the innermost loop around."""
     if one.kind == "loop" and one.parts:
-        head = _HEAD.match(f"{_of(one, text)} ")
+        head = STEPS.match(f"{_of(one, text)} ")
         counters = (*counters, (head[1], (head[2] or "").strip())) if head is not None else counters
     elif counters:
         counter, step = counters[-1]

@@ -23,14 +23,13 @@ from grader.compile.expression_edits import (
 from grader.compile.index_edits import formulas_of, offsets_of, strides_of
 from grader.compile.lane_edits import all_lanes, all_members, exchanged_bits, lanes_instead, of_two_rows
 from grader.compile.order_edits import Following
-from grader.compile.source_tree import ASSIGNING, Closure, Node, Statement, Tree, trees_of
+from grader.compile.source_tree import ASSIGNING, STEPS, Closure, Node, Statement, Tree, trees_of
 
 MOST_FACTORS = 4  # elements that what is added to a sum is multiplied by
 MOST_JOINT = 4  # in the place of a name that is replaced more than once
 FARTHEST = 4  # statements over which one may move
 BESIDE = 4  # lines over which a name is replaced in two expressions at once
 _BOUND = re.compile(r"\bfor\s*\([^;]*;[^;<]*<\s*(\w+)\s*;")
-_STEPS = re.compile(r"\bfor\s*\([^;]*?\b(\w+)\s*=[^;]*;[^;]*;\s*(?:\1\s*\+=\s*([^;{}]+?)|\+\+\1|\1\+\+)\)\s*[^)]")
 _JUMPS = re.compile(r"\{?\s*(?:return|continue|break);\s*\}?$")
 _ELEMENT = re.compile(r"\b([A-Za-z_]\w*)\[([^\[\]]+)\]")
 _OTHER_ASSIGNING = {"=": ("+=",), "+=": ("=", "-="), "-=": ("+=",), "*=": ("=", "+="), "/=": ("*=",), "|=": ("=",)}
@@ -103,7 +102,7 @@ class _Statements(Following):
                 self.with_offset(node)
             self.root(node, is_condition=one.kind == "if")
         self.is_head = False
-        counter = _STEPS.match(f"{self.of(one)} ") if one.kind == "loop" else None
+        counter = STEPS.match(f"{self.of(one)} ") if one.kind == "loop" else None
         self.counters += [(counter[1], (counter[2] or "").strip())] if counter else []
         if counter is not None and (bound := _BOUND.search(self.of(one))):
             self.bounds[counter[1]] = bound[1]

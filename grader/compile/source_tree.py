@@ -34,6 +34,8 @@ _RANKS = (  # of binary operators: those of the last bind most tightly
     ("*", "/", "%"),
 )
 _BINARY = {sign: rank for rank, signs in enumerate(_RANKS, 2) for sign in signs}
+# The head of a loop whose variable steps, and what begins behind it; the groups: the variable, and by how much.
+STEPS = re.compile(r"\bfor\s*\([^;]*?\b(\w+)\s*=[^;]*;[^;]*;\s*(?:\1\s*\+=\s*([^;{}]+?)|\+\+\1|\1\+\+)\)\s*[^)]")
 ASSIGNING = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
 _UNARY = ("+", "-", "!", "~", "*", "&", "++", "--")
 _BUILTIN = {"unsigned", "signed", "int", "long", "short", "char", "float", "double", "bool", "auto"}

@@ -175,6 +175,22 @@ class Code:
                 return brace.start()
         return limit
 
+    def statement_end(self, begin: int) -> int:
+        """Where the statement ends that begins there: its semicolon, or the brace that closes it."""
+        found = re.compile(r"\S").search(self.text, begin)
+        if found is None:
+            return len(self.text)
+        if found[0] == "{":
+            return self.closing(found.start())
+        place = found.start()
+        while (sign := re.compile(r"[;(\[{]").search(self.text, place)) is not None:
+            if sign[0] == ";":
+                return sign.start()
+            place = self.closing(sign.start()) + 1
+            if sign[0] == "{":
+                return place - 1
+        return len(self.text)
+
     def is_assigned(self, name: str, begin: int, end: int) -> bool:
         """Whether anything between two places may change the variable."""
         asked = (name, begin, end)

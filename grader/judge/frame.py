@@ -29,6 +29,8 @@ from grader.content.functions import Code, Definition, Function, split
 from grader.devices import Call, Finding
 from grader.devices.counters import Launched
 
+_FOR = re.compile(r"for\s*\(([^;]*);([^;]*);")
+
 DEEPEST = 8  # calls, of helpers and of definitions
 
 
@@ -266,6 +268,33 @@ def calls_of(code: Code, name: str, begin: int, end: int) -> list[tuple[list[str
     """The calls of a function between two places: template arguments, and where the parentheses open."""
     found = re.compile(rf"(?<![\w.]){re.escape(name)}\s*(?:<([^;(){{}}]*)>)?\s*\(").finditer(code.text, begin, end)
     return [(split(match[1] or ""), match.end() - 1) for match in found]
+
+
+@dataclass(frozen=True)
+class LoopHead:
+    """``for (variable = ...; condition; step)``: ``start`` is where it begins, ``closing`` its last parenthesis."""
+
+    start: int
+    closing: int
+    condition: str
+    step: str
+
+
+def loop_head(code: Code, variable: Definition) -> LoopHead:
+    """The head of the loop that defines a variable. Raises Unknown where it is none's."""
+    start = code.text.rfind("for", 0, variable.at)
+    head = _FOR.match(code.text, start) if start >= 0 else None
+    if head is None or not head.start(1) <= variable.at < head.end(1):
+        raise Unknown
+    closing = code.closing(code.text.index("(", start))
+    return LoopHead(start, closing, head[2], code.text[head.end() : closing].strip())
+
+
+def step_of(variable: str, text: str) -> str | None:
+    """By how much ``i += step`` or ``++i`` moves a variable; None where it is neither."""
+    name = re.escape(variable)
+    found = re.fullmatch(rf"\s*(?:{name}\s*\+=(.*)|\+\+\s*{name}|{name}\s*\+\+)\s*", text, re.DOTALL)
+    return None if found is None else (found[1] or "1").strip()
 
 
 def plain_name(kernel: str) -> str:

@@ -77,7 +77,11 @@ def of_last_element(frame: Frame, finding: Finding, call: Call) -> Iterator[Clue
     for head in reversed(heads):
         closing = code.closing(head.end() - 1)
         text = " ".join(code.text[head.end() : closing].split(";")[head[1] == "for"].split())
-        if closing < frame.place and end_of(code, closing + 1) >= _access(frame) and names & {*_NAMES.findall(text)}:
+        if (
+            closing < frame.place
+            and code.statement_end(closing + 1) >= _access(frame)
+            and names & {*_NAMES.findall(text)}
+        ):
             line = code.line_at(head.start())
             one, other = (f"{finding.buffer}[{each}]" for each in (first, last))
             words = f"`{text}` on line {line} holds for {one}, the first of the {last - first + 1} elements"
@@ -165,30 +169,13 @@ def guards_of(code: Code, function: Function, place: int) -> Iterator[Guard]:
     for match in _IF.finditer(code.text, function.begin, place):
         opening = match.end() - 1
         closing = code.closing(opening)
-        end = end_of(code, closing + 1)
+        end = code.statement_end(closing + 1)
         text = " ".join(code.text[opening + 1 : closing].split())
         if closing < place <= end:
             yield Guard(text, opening + 1, leaves=False)
         leaves = end < place and _LEAVES.fullmatch(code.text[closing + 1 : end + 1].strip())
         if leaves and code.block_end(match.start(), function.end) >= place:
             yield Guard(text, opening + 1, leaves=True)
-
-
-def end_of(code: Code, begin: int) -> int:
-    """Where the statement ends that begins there."""
-    found = re.compile(r"\S").search(code.text, begin)
-    if found is None:
-        return len(code.text)
-    if found[0] == "{":
-        return code.closing(found.start())
-    place = found.start()
-    while (sign := re.compile(r"[;(\[{]").search(code.text, place)) is not None:
-        if sign[0] == ";":
-            return sign.start()
-        place = code.closing(sign.start()) + 1
-        if sign[0] == "{":
-            return place - 1
-    return len(code.text)
 
 
 def _names_of(frame: Frame) -> set[str]:

@@ -25,7 +25,7 @@ from grader.content.functions import Code, Definition, Function, split
 from grader.devices import Call, Finding
 from grader.devices.counters import Launched
 from grader.judge.alignments import of_alignment
-from grader.judge.frame import Frame, frame_of, host_frame, last_set
+from grader.judge.frame import Frame, frame_of, host_frame, last_set, loop_head, step_of
 from grader.judge.guards import bounds, of_guard, of_last_element
 from grader.judge.pointers import of_counted_pointers, of_unset_pointers
 from grader.judge.rounds import of_rounds
@@ -313,17 +313,12 @@ def _solve(frame: Frame, text: str, index: int) -> None:
 
 def _is_reached(frame: Frame, loop: Definition) -> bool:
     """Whether the loop takes the variable to its value. Raises Unknown where that cannot be told."""
-    text, value = frame.code.text, frame.solved[loop.at].value
-    start = text.rfind("for", 0, loop.at)
-    head = re.compile(r"for\s*\(([^;]*);([^;]*);").match(text, start) if start >= 0 else None
-    if head is None or not head.start(1) <= loop.at < head.end(1):
-        raise Unknown
-    step_text = text[head.end() : frame.code.closing(text.index("(", start))].strip()
-    step = re.fullmatch(rf"{loop.name}\s*\+=(.*)|\+\+\s*{loop.name}|{loop.name}\s*\+\+", step_text, re.DOTALL)
-    if step is None or not frame.value(head[2]).value:
+    value, head = frame.solved[loop.at].value, loop_head(frame.code, loop)
+    step = step_of(loop.name, head.step)
+    if step is None or not frame.value(head.condition).value:
         return False
     outside = replace(frame, solved={})
-    width = outside.value(step[1]).value if step[1] else 1
+    width = outside.value(step).value
     first = outside.at(loop.at).value(loop.text).value
     return width > 0 and value >= first and (value - first) % width == 0
 

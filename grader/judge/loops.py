@@ -63,9 +63,7 @@ def _loops(code: Code, function: Function, place: int) -> Iterator[tuple[int, st
         closing = code.closing(match.end() - 1)
         inside = code.text[match.end() : closing]
         condition = inside if match[1] == "while" else [*inside.split(";"), "", ""][1]
-        body = re.compile(r"\s*\{").match(code.text, closing + 1)
-        end = code.closing(body.end() - 1) if body else max(code.text.find(";", closing), closing)
-        yield match.start(), condition, end
+        yield match.start(), condition, code.statement_end(closing + 1)
 
 
 def _ways_out(code: Code, begin: int, end: int) -> Iterator[tuple[str, int]]:

@@ -12,7 +12,6 @@ from grader.content.functions import Code, Function
 DEEPEST = 4  # assignments behind a line
 _NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
 _HEAD = re.compile(r"\b(?:for|while|if)\s*\(")
-_OPENING = re.compile(r"\s*\{")
 
 
 def lines_of_values(text: str, lines: Iterable[int]) -> frozenset[int]:
@@ -44,17 +43,8 @@ def _heads(code: Code, function: Function, place: int) -> Iterator[tuple[int, in
     """The loops and conditions around a place, each from its word to its closing parenthesis."""
     for match in _HEAD.finditer(code.text, function.begin, place):
         closing = code.closing(match.end() - 1)
-        if _end_behind(code, closing) > place:
+        if code.statement_end(closing + 1) > place:
             yield match.start(), closing
-
-
-def _end_behind(code: Code, closing: int) -> int:
-    """Where the statement behind a head ends: a block, or all up to a semicolon."""
-    opening = _OPENING.match(code.text, closing + 1)
-    if opening is not None:
-        return code.closing(opening.end() - 1)
-    semicolon = code.text.find(";", closing)
-    return semicolon if semicolon >= 0 else len(code.text)
 
 
 def blocks_of(text: str, lines: Collection[int], others: Collection[int]) -> frozenset[int]:
@@ -79,6 +69,6 @@ def _blocks(code: Code) -> Iterator[range]:
     for function in code.functions:
         for match in _HEAD.finditer(code.text, function.begin, function.end):
             closing = code.closing(match.end() - 1)
-            first, end = code.line_at(closing) + 1, code.line_at(_end_behind(code, closing))
+            first, end = code.line_at(closing) + 1, code.line_at(code.statement_end(closing + 1))
             if end >= first:
                 yield range(first, end + 1)

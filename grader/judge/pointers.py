@@ -12,19 +12,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from math import prod
 
-from grader.content.expressions import Unknown, number
+from grader.content.expressions import BYTES, Unknown, number
 from grader.devices import Call, Finding
 from grader.judge.frame import Frame
 from grader.judge.guards import conditions
 from grader.verdict import Clue, Kind
 
 MOST = 64  # elements
-# Bytes of the types of vectors that pointers are cast to.
-BYTES = {
-    **dict.fromkeys(("half2", "__half2", "__nv_bfloat162", "nv_bfloat162", "int", "unsigned", "uint32_t", "float"), 4),
-    **dict.fromkeys(("float2", "int2", "uint2", "double", "uint64_t", "int64_t"), 8),
-    **dict.fromkeys(("float4", "int4", "uint4"), 16),
-}
 _CAST = r"\*\s*(?:const\s+|__restrict__\s+)*{name}\s*=\s*reinterpret_cast<\s*(?:const\s+)?(\w+)\s*(?:const\s*)?\*\s*>"
 _OFFSET = r"\s*\(\s*(\w+)\s*\)\s*\+\s*([^;?]*);"
 _NOWHERE = re.compile(r"at address 0x[0-9a-f]+, (?:a null pointer|where no buffer is)\Z")

@@ -9,7 +9,6 @@ from grader.content.functions import Code, constants_of
 
 _QUOTIENT = re.compile(r"(?<![\w.])(\d+) ?/ ?(\d+)(?![\w.])")
 _LOOP = re.compile(r"\bfor\s*\(\s*(?:const\s+)?\w+\s+(\w+)\s*=\s*0\s*;[^;{}]*;\s*\1\s*\+=\s*(\w+)\s*\)")
-_BODY = re.compile(r"\s*\{")
 
 
 def zero_quotients(source: str) -> Iterator[tuple[int, str]]:
@@ -31,8 +30,7 @@ def fixed_remainders(source: str) -> Iterator[int]:
         return int(text) if text.isdigit() else constants.get(text, 0)
 
     for loop in _LOOP.finditer(code.text):
-        opening = _BODY.match(code.text, loop.end())
-        end = code.closing(opening.end() - 1) if opening is not None else code.text.find(";", loop.end())
+        end = code.statement_end(loop.end())
         for found in re.finditer(rf"(?<![\w.*/+\-] )(?<![\w.]){loop[1]}\s*%\s*(\w+)", code.text[loop.end() : end]):
             step, divisor = value_of(loop[2]), value_of(found[1])
             if divisor > 1 and step and step % divisor == 0:

@@ -14,13 +14,12 @@ from dataclasses import replace
 from grader.content.expressions import Unknown, names_in, number, parse
 from grader.content.functions import Code, Definition
 from grader.devices import Finding
-from grader.judge.frame import Frame
+from grader.judge.frame import Frame, loop_head, step_of
 from grader.verdict import Clue, Kind
 
 ROUNDS = 32  # that are looked at
 MOST = 8  # buffers
 _NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
-_HEAD = re.compile(r"for\s*\(([^;]*);([^;]*);")
 
 
 def of_rounds(frame: Frame, finding: Finding) -> Iterator[Clue]:
@@ -60,17 +59,12 @@ def _words(frame: Frame, definition: Definition) -> str:
 
 def _head(code: Code, frame: Frame, loop: Definition) -> tuple[int, int, int]:
     """The first value of a loop's variable, its step, and the loop's line. Raises Unknown."""
-    start = code.text.rfind("for", 0, loop.at)
-    head = _HEAD.match(code.text, start) if start >= 0 else None
-    if head is None or not head.start(1) <= loop.at < head.end(1):
-        raise Unknown
-    text = code.text[head.end() : code.closing(code.text.index("(", start))].split(",")[0].strip()
-    step = re.fullmatch(rf"{loop.name}\s*\+=(.*)|\+\+\s*{loop.name}|{loop.name}\s*\+\+", text, re.DOTALL)
-    body = code.closing(code.text.index("(", start)) + 1
-    if step is None or code.is_assigned(loop.name, body, loop.end):
+    head = loop_head(code, loop)
+    step = step_of(loop.name, head.step.split(",")[0])
+    if step is None or code.is_assigned(loop.name, head.closing + 1, loop.end):
         raise Unknown
     outside = replace(frame, place=loop.at)
-    width = outside.value(step[1]).value if step[1] else 1
+    width = outside.value(step).value
     if width < 1:
         raise Unknown
-    return outside.of_type(loop).value, width, code.line_at(start)
+    return outside.of_type(loop).value, width, code.line_at(head.start)

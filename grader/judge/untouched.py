@@ -25,8 +25,8 @@ from grader.content.functions import Code, Definition, split
 from grader.devices import Call, Finding
 from grader.devices.counters import Launched, Writer
 from grader.judge.accesses import Access, accesses
-from grader.judge.frame import Frame, kernel_frame, last_set, plain_name
-from grader.judge.guards import end_of, guards_of
+from grader.judge.frame import Frame, kernel_frame, last_set, plain_name, step_of
+from grader.judge.guards import guards_of
 from grader.verdict import Kind
 
 TRIED = 60_000  # indices that are worked out
@@ -422,7 +422,7 @@ def _loops(frame: Frame) -> Iterator[_Loop]:
     for match in _FOR.finditer(code.text, frame.function.begin, frame.place):
         opening = match.end() - 1
         closing = code.closing(opening)
-        end = end_of(code, closing + 1)
+        end = code.statement_end(closing + 1)
         if not closing < frame.place <= end:
             continue
         parts = code.text[opening + 1 : closing].split(";")
@@ -430,11 +430,10 @@ def _loops(frame: Frame) -> Iterator[_Loop]:
         own = [each for each in code.visible(frame.function, at + 1).values() if opening < each.at <= at]
         if len(parts) != 3 or len(own) != 1:
             raise Unknown
-        name = re.escape(own[0].name)
-        step = re.fullmatch(rf"\s*(?:{name}\s*\+=(.*)|\+\+\s*{name}|{name}\s*\+\+)\s*", parts[2], re.DOTALL)
+        step = step_of(own[0].name, parts[2])
         if step is None or code.is_assigned(own[0].name, closing + 1, end):
             raise Unknown
-        yield _Loop(frame, own[0], " ".join(parts[1].split()), (step[1] or "1").strip(), at + 1)
+        yield _Loop(frame, own[0], " ".join(parts[1].split()), step, at + 1)
 
 
 def _conditions(frame: Frame, loops: Sequence[_Loop]) -> Iterator[_Condition]:
