@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grader.compile.build import Build, CompileFailure, Request, Target, Tell, build_all
+from grader.compile.build import Build, BuildError, CompileFailure, Request, Target, Tell, build_all
 from grader.compile.libraries import LibraryMissing, find_library
 from grader.compile.offsets import narrow_lines
 from grader.compile.toolchain import Gpu, ToolchainError, builds_for, dotted, driver_runs, find_gpu, find_toolchain
@@ -505,7 +505,7 @@ def _checked(
     kata, target = request.kata, request.target
     last_failure = _last_failure(kata) if options.last_failure else None
     explain = _explained(request, options, tell) if target.device == "gpu" else None
-    compiler = _compiler(request) if target.device == "sim" else None
+    compiler = _compiler(request, on.checks, options) if target.device == "sim" else None
     verdict = check(kata, request.spec, on.checks, budget, last_failure, explain, compiler)
     if verdict.passed and options.counters and target.device == "sim":
         verdict = replace(verdict, counters=count(kata, request.spec, on.checks, budget))
@@ -644,7 +644,7 @@ def _need(*packages: str) -> None:
         )
 
 
-def _compiler(request: Request) -> Compiler:
+def _compiler(request: Request, sandbox: Sandbox, options: Options) -> Compiler:
     """What compiles the request's file again, in the ways that only a grade that fails needs."""
 
     def source_like(folder: Path) -> Path | None:
@@ -659,7 +659,19 @@ def _compiler(request: Request) -> Compiler:
 
         return edited_ptx(request, folder, within, doubts)
 
-    return Compiler(source_like, with_edits)
+    def solved(folder: Path) -> tuple[Path, Sequence[Edit]] | None:
+        from grader.compile.source_like import solved_ptx
+
+        return solved_ptx(request, folder)
+
+    def built(text: str) -> Program | None:
+        source = replace(request.source, data=text.encode())
+        with contextlib.suppress(BuildError):
+            made = build_all([replace(request, source=source)], find_toolchain(), tell=None)[0]
+            return None if isinstance(made, CompileFailure) else _program(made, sandbox.program.engine, options)
+        return None
+
+    return Compiler(source_like, with_edits, solved, built)
 
 
 def _import_what_judges(device: str) -> None:

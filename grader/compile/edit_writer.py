@@ -72,7 +72,7 @@ class Writer:
     asked: list[tuple[Todo, set[str]]] = field(default_factory=list)  # the words that its text has and its code lacks
 
     def __post_init__(self) -> None:
-        self.plain = _blanked(self.text)
+        self.plain = blanked(self.text)
         self.relatives, self.count = relatives_of(self.text), Counter(WORD.findall(self.plain))
         self.starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
         for match in re.finditer(r"\bstruct\s+(\w+)[^;{]*\{([^{}]*)\}", self.text):
@@ -113,8 +113,12 @@ class Writer:
         self.known.append((rank, line))
         if self.chosen is None or len(self.known) - 1 not in self.chosen:
             return 0
+        return self.edit(place, words, rank)
+
+    def edit(self, place: int, words: str, rank: int) -> int:
+        """The number of a new edit."""
         words = " ".join(words.split())
-        self.edits.append(Edit(len(self.edits) + 1, line, words, rank, self._then(place, words)))
+        self.edits.append(Edit(len(self.edits) + 1, self.line_at(place), words, rank, self._then(place, words)))
         return len(self.edits)
 
     def _then(self, place: int, words: str) -> str:
@@ -139,7 +143,7 @@ class Writer:
         self.added.append((place, 0 if closes else 1, depth, -order if closes else order, text))
 
     def edited(self) -> Edited:
-        head = next((m.start() for m in re.finditer(r"^(?=\w)(?!using\b.*=)", _blanked(self.text), re.MULTILINE)), 0)
+        head = next((m.start() for m in re.finditer(r"^(?=\w)(?!using\b.*=)", blanked(self.text), re.MULTILINE)), 0)
         pieces, last = [], 0
         for place, *_, text in sorted([(head, -1, 0.0, 0, HEAD), *self.added]):
             pieces += [self.text[last:place], text]
@@ -147,7 +151,7 @@ class Writer:
         return Edited("".join([*pieces, self.text[last:]]), tuple(self.edits))
 
 
-def _blanked(text: str) -> str:
+def blanked(text: str) -> str:
     """Without comments and directives; every place is where it was."""
     return _DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), without_comments(text))
 
@@ -155,7 +159,7 @@ def _blanked(text: str) -> str:
 def _members(body: str) -> dict[str, str]:
     found = {}
     for kind, names in re.findall(
-        r"(?:^|;)\s*(?:const\s+)?([A-Za-z_][\w ]*?)\s+(\w+(?:\s*,\s*\w+)*)\s*(?=;)", _blanked(body)
+        r"(?:^|;)\s*(?:const\s+)?([A-Za-z_][\w ]*?)\s+(\w+(?:\s*,\s*\w+)*)\s*(?=;)", blanked(body)
     ):
         found.update({name.strip(): kind for name in names.split(",")})
     return found

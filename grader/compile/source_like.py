@@ -6,16 +6,17 @@ Only a grade that fails imports this module and what it needs.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from grader.compile import ninja
 from grader.compile.build import SIGNATURE, common_key, lay_out, plan
 from grader.compile.compilation import run
 from grader.compile.dependencies import BESIDE
-from grader.compile.edit_writer import Edit
+from grader.compile.edit_writer import Edit, Edited
 from grader.compile.nvcc_log import SOURCE
 from grader.compile.request import NAME, CompileFailure, Request
+from grader.compile.solution_edits import towards
 from grader.compile.source_edits import edited
 from grader.compile.toolchain import find_toolchain
 from grader.storage import cache
@@ -39,9 +40,27 @@ def edited_ptx(
 ) -> tuple[Path, tuple[Edit, ...]] | None:
     """The same of the file with edits of its lines ``within``, and these; ``doubts`` are as in `edited`. nvcc refuses
     some: then without."""
-    text, without = request.source.data.decode(errors="replace"), set[int]()
+    text = request.source.data.decode(errors="replace")
+    return _accepted(request, folder, lambda without: edited(text, within, without, doubts))
+
+
+def solved_ptx(request: Request, folder: Path) -> tuple[Path, tuple[Edit, ...]] | None:
+    """The same with edits of what the kata's solution has in another way; None where that cannot be read."""
+    text = request.source.data.decode(errors="replace")
+    try:
+        solution = request.kata.solution_path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return _accepted(request, folder, lambda without: towards(text, solution, without))
+
+
+def _accepted(
+    request: Request, folder: Path, make: Callable[[set[int]], Edited]
+) -> tuple[Path, tuple[Edit, ...]] | None:
+    """Those of a file's edits that nvcc accepts."""
+    without = set[int]()
     for _ in range(MOST_REFUSED):
-        made = edited(text, within, without, doubts)
+        made = make(without)
         if not made.edits:
             return None
         ptx, log = _source_like(request, folder, made.text.encode())

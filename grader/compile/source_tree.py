@@ -141,8 +141,8 @@ class Tree:
     parameters: tuple[Variable, ...]
 
 
-def trees_of(text: str) -> list[Tree]:
-    """Those of the functions that run on the device alone."""
+def trees_of(text: str, *, others: bool = False) -> list[Tree]:
+    """Those of the functions that run on the device alone; or of all ``others``."""
     code = Code(text)
     templates = frozenset(_TEMPLATE.findall(code.text))
     outer: Scope | None = None
@@ -150,7 +150,8 @@ def trees_of(text: str) -> list[Tree]:
         outer = Scope(Variable(each.name, "int", is_const=True, is_fixed=True, at=each.at), outer)
     found = []
     for function in code.functions:
-        if re.search(r"__global__|__device__", function.head) and not re.search(r"__host__|constexpr", function.head):
+        is_device = re.search(r"__global__|__device__", function.head) is not None
+        if (is_device and not re.search(r"__host__|constexpr", function.head)) != others:
             parameters = tuple(_parameters(function))
             scope = outer
             for parameter in parameters:

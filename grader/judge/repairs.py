@@ -53,11 +53,13 @@ from grader.compile.chosen import chosen
 from grader.compile.edit_writer import Edit
 from grader.compile.entries import Entries
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
+from grader.compile.solution_edits import OF_ALL
 from grader.content.functions import Code, all_constants_of, constants_of, relatives_of
 from grader.content.skeleton import skeleton_of
 from grader.content.source_file import is_helper, lines_with
 from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import Launched
+from grader.judge.built_variants import Build, right_variants
 from grader.judge.case import Case, CaseKey, allowed, largest_within
 from grader.judge.coverage import AGAIN, ONCE, raise_neighbours
 from grader.judge.lab import Judged, Lab, judged
@@ -77,6 +79,7 @@ LAUNCHER_SECONDS = 0.6  # for changes of the launcher
 SOURCE_SECONDS = 1.0  # for code that is close to the source
 WHOLE_SECONDS = 0.6  # of these, for statements as wholes
 EDIT_SECONDS = 2.8  # for edits of the source
+SOLUTION_SECONDS = 2.0  # for edits that the solution tells
 BRIEF, BRIEF_EDITS = 0.6, 1.4  # for changes of PTX and edits, where a formula says what is wrong
 EDIT_RANKS = 2  # behind one that is right, only those of so many ranks are tried, too
 FEWEST = 7  # cases that a change makes right: with 5 and 6, causes were named that were none
@@ -212,6 +215,7 @@ class Trial:
     faster: str = ""  # other code of the file, which runs fewer instructions
     bases: dict[frozenset[str], _Base] = field(default_factory=dict)  # by the kernels that are of that code
     base: _Base | None = None  # that of the last call
+    of_solution: bool = False  # changes are what the solution has: none of them goes round the line at fault
 
     def leaves_one(self, change: Change) -> bool:
         """Whether only 1 or 0 is left of a constant that the file names and uses on other lines, too, or one round of
@@ -414,10 +418,11 @@ class Trial:
         ptx = mixed or self.write(text)
         count = self._right_cases(cases, ptx, limit)
         right = count >= min(len(cases), self.least)
-        if right:
+        if right and not self.of_solution:
             ptx = self.write(text) if mixed is not None else ptx
             _, outcome = self.call(cases[0], ptx, coverage=True)
             right, self.still_repeated = self.reached <= _reached(outcome), _repeated(outcome)
+        if right:
             self.confirmed = min(self.confirmed or count, count)
         if ptx != mixed:
             ptx.unlink()
@@ -450,9 +455,9 @@ class Trial:
         a step that is too large ends a loop before it comes to what is wrong."""
         ptx = self.write(text)
         right = self.more_are_right(mixed or ptx)
-        if right and mixed is not None and not self.repeated <= self.still_repeated:
+        if right and mixed is not None and not self.of_solution and not self.repeated <= self.still_repeated:
             self.more_are_right(ptx)
-        if right and not self.repeated <= self.still_repeated:
+        if right and not self.of_solution and not self.repeated <= self.still_repeated:
             limit = replace(self.lab.limits, instructions=OF_OTHERS)
             _, outcome = self.call(next(iter(self.calls)), None, coverage=True, limits=limit)
             right = self.repeated <= self.still_repeated | _repeated(outcome)
@@ -599,12 +604,16 @@ class _Files:
     coming: Future[Path | None] | None = None  # of the latter
     is_brief: bool = False
     edited: Callable[[Collection[int] | None], tuple[Path, Sequence[Edit]] | None] | None = None
+    solved: Future[tuple[Path, Sequence[Edit]] | None] | None = None
+    make_close: Callable[[], Future[Path | None]] | None = None
+    built: Build | None = None
 
     def compile_with(self, compiler: Compiler, beside: ThreadPoolExecutor, folder: str, own: Collection[int]) -> None:
         """Let nvcc run while changes of the code that runs are tried, and make edits of own lines when they are asked
         for."""
-        if not self.is_brief:
-            self.coming = beside.submit(compiler.source_like, _folder(folder, "close"))
+        self.built = compiler.built
+        self.solved = beside.submit(compiler.solved, _folder(folder, "solved"))
+        self.make_close = lambda: beside.submit(compiler.source_like, _folder(folder, "close"))
         to = _folder(folder, "edited")
 
         def edited(lines: Collection[int] | None) -> tuple[Path, Sequence[Edit]] | None:
@@ -612,8 +621,14 @@ class _Files:
 
         self.edited = edited
 
+    def begin_close(self) -> None:
+        """Let nvcc make the code that is close to the source, where that is still wanted."""
+        if self.make_close is not None and self.coming is None and not self.is_brief:
+            self.coming = self.make_close()
+
     @cached_property
     def close(self) -> Trial | None:
+        self.begin_close()
         ptx = self.coming.result() if self.coming is not None else None
         return None if ptx is None else self._trial(ptx.parent, ptx.read_text(errors="replace"), SOURCE_SECONDS)
 
@@ -636,6 +651,20 @@ class _Files:
 
     edits: Trial | None = None
 
+    @cached_property
+    def as_solved(self) -> tuple[Trial, list[tuple[Edit, Change]]] | None:
+        """Code with none of the edits that put what the solution has in the place of what the file has, and these."""
+        made = self.solved.result() if self.solved is not None else None
+        if made is None or made[0].stat().st_size > LARGEST_EDITED:
+            return None
+        ptx, edits = made
+        code = chosen(ptx.read_text(errors="replace"), edits)
+        self.of_solution = self._trial(ptx.parent, code.text, SOLUTION_SECONDS)
+        self.of_solution.of_solution = True
+        return self.of_solution, [*code.changes]
+
+    of_solution: Trial | None = None
+
     def are_computed(self, changes: Sequence[Change]) -> bool:
         """Whether the first of each line is of a number that nvcc made of the file's: the line does not have it."""
         names, firsts = Names(self.source), {change.line: change for change in reversed(changes)}
@@ -644,7 +673,7 @@ class _Files:
     @property
     def confirmed(self) -> int:
         """The cases that are right with each change of a kernel; 0 where there is none."""
-        trials = [self.trial, self.edits, *([self.close] if self.close_was_made else [])]
+        trials = [self.trial, self.edits, self.of_solution, *([self.close] if self.close_was_made else [])]
         return min((each.confirmed for each in trials if each is not None and each.confirmed), default=0)
 
     @property
@@ -673,6 +702,8 @@ def _of_kernels(
     lines = {*fixed_remainders(files.source)} & {*own} if not is_found else {}
     if lines and (found := _found_edited(files, cases, near, lines)):
         return found, []
+    if trial.kind is Kind.WRONG_ANSWER and not is_found and (found := _found_as_solved(files, cases)):
+        return found, []
     if trial.kind in OF_ORDER and not is_found:
         waits = _between(finding) & {*own}
         if found := _found(trial, cases, own, (OF_CALLS,), near) or _found(trial, cases, waits, (ALL_WAITS,), near):
@@ -691,11 +722,18 @@ def _of_kernels(
             return guards or _as_written(files, found, cases, near), []
     if files.is_brief and not is_found:
         return found or _found_edited(files, cases, near), []
+    if not found and not is_found and trial.kind is not Kind.WRONG_ANSWER:
+        found = _found_solved(files, cases)
     if found or is_found or files.close is None:
         return found, []
     if found := _of_close(files, cases, own, finding):
         return found, []
-    return [], [*_right_pair(trial, cases)] or [*_right_pair(files.close, cases)]
+    if pair := [*_right_pair(trial, cases)] or [*_right_pair(files.close, cases)]:
+        return [], pair
+    if trial.kind is not Kind.WRONG_ANSWER:
+        return [], []
+    found = _found_built(files, cases) if files.as_solved is not None else []
+    return found or _found_solved(files, cases, as_whole=True), []
 
 
 def _of_close(files: _Files, cases: Sequence[CaseKey], own: Collection[int], finding: Finding | None) -> list[Change]:
@@ -774,6 +812,36 @@ def _found_edited(
         (one for one in changes if lines is None or one[1].line in lines), key=lambda one: (rank(one), place(one))
     )
     return _once([*_right_ones(trial, [change for _, change in changes], cases, [*map(rank, changes)], EDIT_RANKS)])
+
+
+def _found_solved(files: _Files, cases: Sequence[CaseKey], *, as_whole: bool = False) -> list[Change]:
+    """The places that make all right if they are as in the solution, of the least rank that has any. ``as_whole``: a
+    function's whole body."""
+    made = files.as_solved
+    files.begin_close()
+    if made is None:
+        return []
+    trial, edits = made
+    changes = [(edit.rank, change) for edit, change in edits if (edit.rank >= OF_ALL) == as_whole]
+    if not changes or not trial.is_wrong(cases[0], anyhow=True):
+        return []
+    trial.unreached, trial.seconds = frozenset(), SOLUTION_SECONDS
+    return [*_right_ones(trial, [change for _, change in changes], cases, [rank for rank, _ in changes], OF_NEXT)]
+
+
+def _found_as_solved(files: _Files, cases: Sequence[CaseKey]) -> list[Change]:
+    """What makes all right as it is in the solution: of kernels; where these are as there, of the launcher."""
+    return _found_solved(files, cases) or (_found_built(files, cases) if files.as_solved is None else [])
+
+
+def _found_built(files: _Files, cases: Sequence[CaseKey]) -> list[Change]:
+    """What of the launcher, of constants and of types makes all right if it is as in the solution."""
+    if files.built is None or len(cases) < LEAST_CASES:
+        return []
+    solution = files.trial.lab.kata.solution_path.read_text(encoding="utf-8", errors="replace")
+    found = right_variants(files.trial.lab, files.built, files.source, solution, cases)
+    files.trial.confirmed = len(cases) if found else files.trial.confirmed
+    return found
 
 
 def _nothing_written(first: Judged | None) -> bool:
@@ -1015,7 +1083,7 @@ def _right_ones(
             return
         if rank >= most or change.line in trial.unreached or trial.dropped.issuperset(change.lines):
             continue
-        if trial.leaves_one(change) or trial.replaces_counter(change):
+        if not trial.of_solution and (trial.leaves_one(change) or trial.replaces_counter(change)):
             continue
         short = trial.write_short(change)
         right = trial.is_right(failed, short, trial.short_limit)

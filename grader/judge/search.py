@@ -26,7 +26,7 @@ from grader.devices.counters import KernelCoverage
 from grader.judge.case import Case, CaseKey, allowed, shapes
 from grader.judge.kept import Process, after
 from grader.judge.verdicts import Explain, judge, other_bits, verdict_at
-from grader.sandbox.parent import Sandbox
+from grader.sandbox.parent import Program, Sandbox
 from grader.verdict import Clue, Kind, Verdict
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ class Compiler:
     source_like: Callable[[Path], Path | None]  # PTX close to its source
     # With edits of lines, the least doubted first, and these.
     edited: Callable[[Path, Collection[int], Mapping[int, float]], tuple[Path, Sequence[Edit]] | None]
+    solved: Callable[[Path], tuple[Path, Sequence[Edit]] | None]  # with what the kata's solution has in other ways
+    built: Callable[[str], Program | None]  # another text in the place of the file
 
 
 @dataclass

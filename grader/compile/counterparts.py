@@ -1,0 +1,320 @@
+"""Two files of one kata -> what of the second stands for what of the first: functions, constants and variables; and
+both in one form, in which names, parentheses and the order of a sum's terms do not count.
+
+A variable of which nothing but its first value matters is its value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from grader.compile.edit_writer import WORD
+from grader.compile.expression_edits import found_in
+from grader.compile.source_tree import WHOLE, Node, Scope, Statement, Tree, Variable
+from grader.content.functions import constants_of
+
+ALIKE = 0.35  # how much of the words of two functions must be the same
+OF_NAME, OF_TYPE, OF_USES, LEAST = 0.3, 0.3, 0.7, 0.45  # what makes two variables alike, and how alike they must be
+ROUNDS = 2  # that variables are paired in: what is known of some tells of others
+PURE = re.compile(r"(?:min|max|static_cast<.*>|reinterpret_cast<.*>|u?int(?:\d+_t)?|float|size_t)$")
+REAL = {"float", "double", "bool", "half", "__half", "__nv_bfloat16"}
+_ORDERED = {">": "<", ">=": "<="}
+_LOOSE = ("+", "*", "&", "|", "^", "&&", "||", "==", "!=")
+_SPLIT = re.compile(r"\w+|[^\w\s]")
+_MADE = re.compile(r"\b(?:struct|using|enum(?: class)?|class|#define)\s+([A-Za-z_]\w*)")
+
+
+class Unspoken(Exception):
+    """The second file has a name that stands for nothing in the first."""
+
+
+Key = tuple[str, int]  # of a variable: its name, and where it is declared
+
+
+@dataclass
+class Side:
+    """A device function of one of the two files. ``names``: what a name is in the first file, of those that stand
+    outside of functions; ``labels``: the same of its own variables."""
+
+    tree: Tree
+    plain: str  # the file without comments
+    is_first: bool
+    names: dict[str, str] = field(default_factory=dict)
+    labels: dict[Key, str] = field(default_factory=dict)
+    known: dict[int, str] = field(default_factory=dict)  # forms of nodes, as long as no name is learnt
+
+    @cached_property
+    def locals(self) -> dict[Key, tuple[Variable, Statement]]:
+        """The variables that it declares, with their statements; not those of loops."""
+        every = statements_of(self.tree.body)
+        return {key_of(each): (each, one) for one in every if one.kind != "loop" for each in one.declared}
+
+    @cached_property
+    def depths(self) -> dict[Key, int]:
+        """The variables that loops declare, each with the number of loops around it."""
+        return dict(_depths(self.tree.body, 1))
+
+    @cached_property
+    def values(self) -> dict[Key, Node]:
+        """The variables that are never set again, and whose values read no memory."""
+        found = dict[Key, Node]()
+        for key, (variable, one) in self.locals.items():
+            is_one = one.kind == "declaration" and len(one.declared) == len(one.nodes) == 1 and not variable.dims
+            if is_one and _is_pure(one.nodes[0]):
+                after = self.plain[one.end : self.tree.body.end]
+                if variable.is_const or not _is_set(variable.name, after):
+                    found[key] = one.nodes[0]
+        return found
+
+    def label(self, variable: Variable) -> str:
+        """What a variable is called in the form of an expression: those of loops by the number of loops around."""
+        key = key_of(variable)
+        if key in self.depths:
+            return f"@{self.depths[key]}"
+        known = self.labels.get(key)
+        if known is None and key in self.locals and not self.is_first:
+            return f"?{variable.name}"
+        return known or self.names.get(variable.name, variable.name)
+
+    def value(self, node: Node) -> Node | None:
+        """What a name stands for, if it is but a value."""
+        own = found_in(node.scope, node.sign) if node.kind == "name" else None
+        return self.values.get(key_of(own)) if own is not None else None
+
+    def text(self, one: Node | Statement) -> str:
+        return " ".join(self.plain[one.begin : one.end].split())
+
+    def learn(self, labels: Mapping[Key, str]) -> None:
+        self.labels.update(labels)
+        self.known.clear()
+
+    # -- one form -----------------------------------------------------------------------------------------------------
+
+    def form(self, node: Node) -> str:
+        """The same for expressions that compute the same in the same way."""
+        if id(node) not in self.known:
+            self.known[id(node)] = self._form(node)
+        return self.known[id(node)]
+
+    def _form(self, node: Node) -> str:
+        parts = [*map(self.form, node.parts)]
+        if node.kind == "group":
+            return parts[0]
+        if node.kind == "name":
+            if (value := self.value(node)) is not None:
+                return self.form(value)
+            own = found_in(node.scope, node.sign)
+            return self.label(own) if own is not None else self.names.get(node.sign, node.sign)
+        if node.kind == "number":
+            return _number(node.sign)
+        if node.kind == "after" or (node.kind == "unary" and node.sign in ("++", "--")):
+            return f"({parts[0]} {node.sign[0]}= 1)"
+        if node.kind == "unary" and node.sign == "cast":
+            kind = re.match(r"\(\s*(.*?)\s*\)", self.plain[node.begin : node.end])
+            return f"static_cast<{kind[1] if kind else ''}>({parts[0]})"
+        if node.kind == "binary":
+            return self._of_two(node, parts)
+        if node.kind == "member":
+            return f"{parts[0]}.{node.sign}"
+        if node.kind in ("call", "index", "list", "choice", "unary"):
+            return f"{self._renamed(node.sign)} {node.kind}({', '.join(parts)})"
+        return self._renamed(self.text(node), node.scope)
+
+    def _of_two(self, node: Node, parts: list[str]) -> str:
+        sign = node.sign
+        if sign in _ORDERED:
+            sign, parts = _ORDERED[sign], parts[::-1]
+        if sign in _LOOSE:
+            parts = sorted(self.form(each) for each in terms_of(node, sign))
+        return f"({f' {sign} '.join(parts)})"
+
+    def _renamed(self, text: str, scope: Scope | None = None) -> str:
+        def name(found: re.Match[str]) -> str:
+            own = found_in(scope, found[0])
+            if own is not None and (value := self.values.get(key_of(own))) is not None:
+                return self.form(value)
+            return self.label(own) if own is not None else self.names.get(found[0], found[0])
+
+        return re.sub(r"(?<![\w.])[A-Za-z_]\w*", name, text)
+
+    def of_statement(self, one: Statement) -> str:
+        """The same for a statement, with all in it."""
+        if one.kind in ("asm", "other"):
+            return self._renamed(self.text(one), one.scope)
+        kind = one.kind if one.kind != "declaration" else f"let {' '.join(each.type for each in one.declared)}"
+        own = " ".join(self.form(node) for node in one.nodes)
+        names = " ".join(map(self.label, one.declared))
+        inner = " ".join(self.of_statement(part) for part in self.of_block(one))
+        return f"{kind} {names} {own} {{{inner}}}" if one.parts else f"{kind} {names} {own};"
+
+    def of_block(self, one: Statement) -> list[Statement]:
+        """The statements that a statement has in it, without those that only give a value a name."""
+        found = []
+        for part in one.parts:
+            if part.kind == "block" and one.kind != "block":
+                found += self.of_block(part)
+            elif not (part.kind == "declaration" and part.declared and key_of(part.declared[0]) in self.values):
+                found.append(part)
+        return found
+
+
+def key_of(variable: Variable) -> Key:
+    return variable.name, variable.at
+
+
+def _depths(one: Statement, depth: int) -> Iterator[tuple[Key, int]]:
+    for each in one.declared if one.kind == "loop" else ():
+        yield key_of(each), depth
+    for part in one.parts:
+        yield from _depths(part, depth + (one.kind == "loop"))
+
+
+def statements_of(one: Statement) -> Iterator[Statement]:
+    yield one
+    for part in one.parts:
+        yield from statements_of(part)
+
+
+def terms_of(node: Node, sign: str) -> Iterator[Node]:
+    """``a + (b + c)`` -> a, b, c"""
+    inner = node
+    while inner.kind == "group":
+        inner = inner.parts[0]
+    if inner.kind == "binary" and inner.sign == sign:
+        for part in inner.parts:
+            yield from terms_of(part, sign)
+    else:
+        yield node
+
+
+def words_of(form: str) -> Counter[str]:
+    return Counter(_SPLIT.findall(form))
+
+
+def likeness(one: Counter[str], other: Counter[str]) -> float:
+    """Of 1: how many of the words of both are the same."""
+    return 2 * (one & other).total() / max(one.total() + other.total(), 1)
+
+
+def made_by(text: str) -> frozenset[str]:
+    """The types that a file makes."""
+    return frozenset(_MADE.findall(text))
+
+
+def paired(own: Collection[Side], others: Collection[Side]) -> list[tuple[Side, Side]]:
+    """The functions that stand for each other: those of one name, then such as are most alike."""
+    names = {each.tree.function.name: each for each in own}
+    found = [(names[each.tree.function.name], each) for each in others if each.tree.function.name in names]
+    left = [each for each in own if all(each is not one for one, _ in found)]
+    right = [each for each in others if all(each is not one for _, one in found)]
+    alike = sorted(
+        (
+            (-likeness(words_of(one.text(one.tree.body)), words_of(other.text(other.tree.body))), a, b)
+            for a, one in enumerate(left)
+            for b, other in enumerate(right)
+            if one.tree.function.is_kernel == other.tree.function.is_kernel
+        ),
+    )
+    taken: tuple[set[int], set[int]] = (set(), set())
+    for less, a, b in alike:
+        if -less >= ALIKE and a not in taken[0] and b not in taken[1]:
+            found.append((left[a], right[b]))
+            taken[0].add(a)
+            taken[1].add(b)
+    return found
+
+
+def constants_between(own: str, other: str) -> dict[str, str]:
+    """What constants of the other file are in the first: of the same name, else of the same value, else the value."""
+    first, second = constants_of(own), constants_of(other)
+    found = {name: name for name in second if name in first}
+    for name, value in second.items():
+        same = [each for each, known in first.items() if known == value and each not in second]
+        if name not in found:
+            found[name] = same[0] if len(same) == 1 else str(value)
+    return found
+
+
+def pair_variables(own: Side, other: Side) -> None:
+    """Teach the second what its parameters and variables are in the first."""
+    first, second = own.tree.parameters, other.tree.parameters
+    names = {each.name for each in first}
+    found = {each.name: each.name for each in second if each.name in names}
+    left = [each for each in first if each.name not in found.values()]
+    for each in second:
+        same = [one for one in left if one.type == each.type]
+        if each.name not in found and same:
+            found[each.name] = same[0].name
+            left.remove(same[0])
+    other.learn({key_of(each): found[each.name] for each in second if each.name in found})
+    for _ in range(ROUNDS):
+        other.learn(_alike(own, other))
+
+
+def _alike(own: Side, other: Side) -> dict[Key, str]:
+    first, second = _uses(own), _uses(other)
+    pairs = []
+    for name, uses in second.items():
+        for one, known in first.items():
+            kinds = _kind(own.locals[one][0]), _kind(other.locals[name][0])
+            types = kinds[0] == kinds[1]
+            if not types and not _are_numbers(*kinds):
+                continue
+            alike = OF_NAME * (name[0] == one[0]) + OF_TYPE * types + OF_USES * likeness(known, uses)
+            if alike >= LEAST:
+                pairs.append((-alike, name, one))
+    found: dict[Key, Key] = {}
+    for _, name, one in sorted(pairs):
+        if name not in found and one not in found.values():
+            found[name] = one
+    return {name: one for name, (one, _) in found.items()}
+
+
+def _uses(side: Side) -> dict[Key, Counter[str]]:
+    """The words of the statements that a variable is in, of those that are more than a value."""
+    found = {key: Counter[str]() for key in side.locals if key not in side.values}
+    for one in statements_of(side.tree.body):
+        words = set(WORD.findall(" ".join(map(side.text, one.nodes))))
+        known = [found_in(node.scope, word) for node in one.nodes[:1] for word in words]
+        used = {key_of(each) for each in (*known, *one.declared) if each is not None} & found.keys()
+        form = words_of(" ".join(map(side.form, one.nodes))) if used else Counter[str]()
+        for key in used:
+            label = side.label(side.locals[key][0])
+            found[key] += Counter({word: count for word, count in form.items() if word != label.lstrip("?")})
+    return found
+
+
+def _kind(one: Variable) -> tuple[str, int]:
+    return one.type.replace("const ", ""), one.dims.count("[")
+
+
+def _are_numbers(*kinds: tuple[str, int]) -> bool:
+    """Whether both are numbers, or both arrays of such."""
+    return kinds[0][1] == kinds[1][1] and all(kind in WHOLE | REAL for kind, _ in kinds)
+
+
+def _number(text: str) -> str:
+    text = text.replace("'", "")
+    if re.search(r"\.|[eEfF]", text) and not text.lower().startswith("0x"):
+        return repr(float(text.rstrip("fFlL")))
+    return text.rstrip("uUlL").lower()
+
+
+def _is_pure(node: Node) -> bool:
+    if node.kind in ("index", "opaque", "closure", "list", "after", "string"):
+        return False
+    if node.kind == "unary" and node.sign in ("*", "++", "--", "&"):
+        return False
+    if node.kind == "call" and not PURE.match(node.sign):
+        return False
+    return all(map(_is_pure, node.parts))
+
+
+def _is_set(name: str, body: str) -> bool:
+    """Whether it is set after its declaration, or its place is given away."""
+    sets = rf"(?<![\w.]){name}\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|(?:\+\+|--)\s*{name}\b|(?<![\w.]){name}\s*(?:\+\+|--)"
+    return re.search(sets, body) is not None or re.search(rf"(?<![&\w])&\s*{name}\b", body) is not None

@@ -1,0 +1,161 @@
+"""A learner's file and the kata's solution -> the file with edits, each of which puts what the solution has in the
+place of what the learner wrote.
+
+Of a file whose functions, variables and statements can be told to stand for the solution's, what is at fault is among
+the differences. Each alone is an edit, and so are two together, all of a function, the answer to a TODO, and a
+function's whole body. Whether one of them makes all right is for the simulator to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import combinations
+
+from grader.compile.counterparts import Side, Unspoken, constants_between, made_by, pair_variables, paired
+from grader.compile.differences import Comparison, Difference
+from grader.compile.edit_writer import VARIABLE, Edited, Writer, blanked
+from grader.compile.source_tree import trees_of
+from grader.content.functions import Code, constants_of
+from grader.content.skeleton import todos
+
+MOST = 80  # differences of a file
+MOST_PAIRED = 8  # of a function, of which any two are edits, too
+OF_PAIR, OF_ALL, OF_ANSWER, OF_BODY = 4, 5, 6, 7  # ranks
+
+
+def towards(text: str, solution: str, without: AbstractSet[int] = frozenset()) -> Edited:
+    """None is on a line of ``without``: nvcc said that one there is wrong."""
+    writer = Writer(text, frozenset(), {})
+    chosen: list[tuple[Sequence[Difference], str, int]] = []
+    for comparison in comparisons(text, solution):
+        found = [each for each in comparison.differences() if writer.line_at(each.begin) not in without]
+        chosen += _of_function(found)
+        body = _body(comparison) if sum(each.outer for each in found) > 1 else None
+        if body is not None and writer.line_at(body.begin) not in without:
+            chosen.append(([body], body.words, OF_BODY))
+    for each in _answers(writer, solution):
+        if not without & {*range(writer.line_at(each.begin), writer.line_at(each.end) + 1)}:
+            chosen.append(([each], each.words, OF_ANSWER))
+    return _written(writer, chosen)
+
+
+def _whole(what: str, first: int, last: int) -> str:
+    lines = f"line {first}, {what}, is" if first == last else f"lines {first} to {last}, {what}, are"
+    return f"{lines} as in the solution"
+
+
+def _answers(writer: Writer, solution: str) -> Iterator[Difference]:
+    """The solution's answers to TODOs of device functions that are answered otherwise."""
+    known, code = {each.number: each for each in todos(solution)}, Code(writer.text)
+    theirs = blanked(solution).split("\n")
+    for own in todos(writer.text):
+        function, other = code.function_at(own.line), known.get(own.number)
+        if function is None or other is None or not re.search(r"__global__|__device__", function.head):
+            continue
+        begin, end = writer.starts[own.line], writer.starts[own.end - 1]
+        text = " ".join(" ".join(theirs[other.line : other.end - 1]).split())
+        mine = " ".join(writer.plain[begin:end].split())
+        if text != mine and text.endswith((";", "}")) and mine.endswith((";", "}")):
+            begin += len(writer.plain[begin:end]) - len(writer.plain[begin:end].lstrip())
+            last = begin + len(writer.plain[begin:end].rstrip())
+            words = _whole(f"the answer to TODO({own.number})", writer.line_at(begin), writer.line_at(last - 1))
+            yield Difference("statement", begin, last, text, words, OF_ANSWER)
+
+
+def comparisons(text: str, solution: str, *, others: bool = False) -> Iterator[Comparison]:
+    """One for each device function that stands for one of the solution; or for each of the ``others``."""
+    names = constants_between(text, solution)
+    every = [paired(*_sides(text, solution, others=each)) for each in (False, True)]
+    names |= {two.tree.function.name: one.tree.function.name for pairs in every for one, two in pairs}
+    common = {*constants_of(text), *(each.name for each in Code(text).functions), *made_by(text)}
+    foreign = {*constants_of(solution), *(each.name for each in Code(solution).functions), *made_by(solution)} - common
+    for one, two in every[others]:
+        two.names |= names
+        pair_variables(one, two)
+        yield Comparison(one, two, common, foreign)
+
+
+def _sides(*texts: str, others: bool) -> list[list[Side]]:
+    return [
+        [Side(tree, blanked(text), is_first) for tree in trees_of(text, others=others)]
+        for text, is_first in zip(texts, (True, False), strict=True)
+    ]
+
+
+def _of_function(found: Sequence[Difference]) -> list[tuple[Sequence[Difference], str, int]]:
+    edits: list[tuple[Sequence[Difference], str, int]] = [([each], each.words, each.rank) for each in found[:MOST]]
+    same: dict[str, list[Difference]] = {}
+    for each in found[:MOST]:
+        if each.kind == "expression":
+            same.setdefault(each.words, []).append(each)
+    edits += [
+        (each, f"{words} in {len(each)} places", each[0].rank + 1) for words, each in same.items() if len(each) > 1
+    ]
+    outer = [each for each in found if each.outer and _is_apart(each, found)]
+    for one, two in combinations(outer, 2) if len(outer) <= MOST_PAIRED else ():
+        edits.append(([one, two], f"{one.words}, and {two.words}", OF_PAIR))
+    if len(outer) > 2:
+        edits.append((outer, f"it and {len(outer) - 1} more places of the function are as in the solution", OF_ALL))
+    return edits
+
+
+def _is_apart(one: Difference, found: Sequence[Difference]) -> bool:
+    """Whether no other outer one has it in it."""
+    return not any(
+        each.outer
+        and each is not one
+        and each.begin <= one.begin
+        and one.end <= each.end
+        and (each.begin, each.end) != (one.begin, one.end)
+        for each in found
+    )
+
+
+def _body(comparison: Comparison) -> Difference | None:
+    """The whole body of the solution's function."""
+    own, other = comparison.own.tree, comparison.other.tree
+    scope = own.body.scope
+    try:
+        text = comparison.spoken(other.body, scope)
+    except Unspoken:
+        return None
+    first = own.body.parts[0] if own.body.parts else None
+    if first is None:
+        return None
+    ends = " return;" if own.function.is_kernel or "void " in own.function.head else ""
+    place = own.body.begin + 1
+    lines = [comparison.own.plain.count("\n", 0, each) + 1 for each in (place, own.body.end)]
+    words = _whole(f"the body of `{own.function.name}`", *lines)
+    return Difference("before", place, place, f"{{{text}{ends}}}", words, OF_BODY)
+
+
+def _written(writer: Writer, chosen: Sequence[tuple[Sequence[Difference], str, int]]) -> Edited:
+    numbers: dict[Difference, list[int]] = {}
+    for differences, words, rank in chosen:
+        number = writer.edit(differences[0].begin, words, rank)
+        for each in differences:
+            numbers.setdefault(each, []).append(number)
+    for each, known in numbers.items():
+        _write(writer, each, "||".join(f"{VARIABLE}=={number}u" for number in known))
+    return writer.edited()
+
+
+def _write(writer: Writer, one: Difference, asked: str) -> None:
+    own = " ".join(writer.plain[one.begin : one.end].split())
+    if one.kind in ("expression", "place"):
+        kind = "" if one.kind == "place" else f"(kata_t<decltype({own})>)"
+        writer.add(one.begin, f"(({asked})?{kind}({one.text}):", closes=False, other=one.end)
+        writer.add(one.end, ")", closes=True, other=one.begin)
+    elif one.kind == "statement":
+        writer.add(one.begin, f"{{if({asked}){{{one.text}}}else {{", closes=False)
+        writer.add(one.end, "}}", closes=True)
+    elif one.kind == "before":
+        writer.add(one.begin, f"if({asked}){one.text}", closes=False)
+    elif one.kind == "behind":
+        writer.add(one.end, f"if({asked}){one.text}", closes=False)
+    else:
+        writer.add(one.to, f"if({asked}){{{one.text}}}", closes=False)
+        writer.add(one.begin, f"{{if(!({asked}))", closes=False)
+        writer.add(one.end, "}", closes=True)
