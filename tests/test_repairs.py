@@ -13,6 +13,7 @@ import passed_before
 import pytest
 from facts import has
 
+from grader.compile import source_like as again
 from grader.compile.changes import (
     ALL_WAITS,
     EDGE_WORDS,
@@ -27,12 +28,13 @@ from grader.compile.changes import (
     parameter_types,
     without,
 )
+from grader.compile.edit_writer import Edited
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
 from grader.content.catalog import load_catalog
 from grader.content.functions import Code, relatives_of
 from grader.devices import Finding, Limits
 from grader.grade import Options, grade, prepare
-from grader.judge import repairs
+from grader.judge import built_variants, repairs
 from grader.judge.case import CaseKey
 from grader.judge.cause import without_refuted
 from grader.judge.comparison import Compared
@@ -654,6 +656,13 @@ def spoilt(name: str, right: str, by: str, folder: Path) -> tuple[Path, int]:
     file = folder / f"{name}.cu"
     file.write_text(text.replace(right, by))
     return file, text[: text.index(right)].count("\n") + 1
+
+
+@pytest.fixture(autouse=True)
+def without_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What these tests plant in solutions, a comparison with the solution would find before all that is tested here."""
+    monkeypatch.setattr(again, "towards", lambda text, solution, without: Edited(text, ()))
+    monkeypatch.setattr(built_variants, "variants", lambda text, solution: ("", []))
 
 
 def wrong(

@@ -252,9 +252,20 @@ class Comparison:
             return
         whole = self.own.plain[run[0].begin : run[-1].end]
         words = f"`{shortened(whole)}` is `{shortened(text)}`"
+        if (condition := self._guard(run, instead)) is not None:
+            words = f"`{shortened(whole)}` is executed only where `{condition}`"
         self.found.append(
             Difference("statement", run[0].begin, run[-1].end, text, words, 2 if outer else MOST_RANK, outer)
         )
+
+    def _guard(self, run: Sequence[Statement], instead: Sequence[Statement]) -> str | None:
+        """The condition that the solution has around the same statements."""
+        if len(instead) != 1 or instead[0].kind != "if" or len(instead[0].parts) != 1 or not instead[0].nodes:
+            return None
+        inner = [*map(self.other.of_statement, self.other.of_block(instead[0]))]
+        if inner != [*map(self.own.of_statement, run)]:
+            return None
+        return shortened(self.spoken(instead[0].nodes[0], run[0].scope))
 
     def _added(
         self, own: Statement, before: Statement | None, after: Statement | None, added: Sequence[Statement]

@@ -134,7 +134,8 @@ def _body(comparison: Comparison) -> Difference | None:
 def _written(writer: Writer, chosen: Sequence[tuple[Sequence[Difference], str, int]]) -> Edited:
     numbers: dict[Difference, list[int]] = {}
     for differences, words, rank in chosen:
-        number = writer.edit(differences[0].begin, words, rank)
+        first = differences[0]
+        number = writer.edit(first.end - 1 if first.kind == "behind" else first.begin, words, rank)
         for each in differences:
             numbers.setdefault(each, []).append(number)
     for each, known in numbers.items():

@@ -152,6 +152,7 @@ _LEAVING = re.compile(r"^\s*if\s*\(.*\)\s*(?:return|continue|break);\s*(?://.*)?
 _COMPARES = re.compile(r"^[^/]*(?:\b(?:if|for|while)\b|\s(?:[<>]=?|[!=]=|&&|\|\|)\s|\s\?\s)")
 _EARLY = re.compile(r"accumulator of the wgmma on line \d+ \(called on line (\d+)\) before wgmma\.wait_group")
 _VALUE = re.compile(r"(`[^`]+`) is `")
+ADDED = " stands "  # in the words of a change: what it adds, or what stands elsewhere
 _ADDED = re.compile(r"`([^`]+);` stands behind `")
 _INSTEAD = re.compile(r"`([^`]+\))` is `([^`]+\))`")
 _WHOLE = re.compile(r"\bconstexpr\s+(?:unsigned|u?int\w*)\s+(\w+)\s*=")
@@ -547,7 +548,10 @@ def repair(
         cases += islice(_failing(trial, cases), max(few - len(cases), 0))
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
         files = _Files(trial, source, is_brief=is_brief)
-        if compiler is not None and not found and kind is not Kind.LAUNCH_FAILED:
+        files.built = compiler.built if compiler is not None else None
+        if kind is Kind.LAUNCH_FAILED and not found:  # no kernel runs
+            found += _found_built(files, cases)
+        elif compiler is not None and not found:
             files.compile_with(compiler, beside, folder, own - _missed(trial, finding))
         yield from _clue(files, found, cases, own, finding)
 
@@ -611,7 +615,6 @@ class _Files:
     def compile_with(self, compiler: Compiler, beside: ThreadPoolExecutor, folder: str, own: Collection[int]) -> None:
         """Let nvcc run while changes of the code that runs are tried, and make edits of own lines when they are asked
         for."""
-        self.built = compiler.built
         self.solved = beside.submit(compiler.solved, _folder(folder, "solved"))
         self.make_close = lambda: beside.submit(compiler.source_like, _folder(folder, "close"))
         to = _folder(folder, "edited")
@@ -692,6 +695,19 @@ class _Files:
 
 
 def _of_kernels(
+    files: _Files, cases: Sequence[CaseKey], own: Collection[int], finding: Finding | None, *, is_found: bool
+) -> tuple[list[Change], list[Change]]:
+    """The same as `_of_code`. What makes a finding go away may only hide it: if another line does when it is as in the
+    solution, that is the one."""
+    found, pair = _of_code(files, cases, own, finding, is_found=is_found)
+    if finding is not None and found and not is_found:
+        solved = [change for change in _found_solved(files, cases) if ADDED not in change.words]
+        if {change.line for change in solved}.isdisjoint(change.line for change in found):
+            return solved or found, pair
+    return found, pair
+
+
+def _of_code(
     files: _Files, cases: Sequence[CaseKey], own: Collection[int], finding: Finding | None, *, is_found: bool
 ) -> tuple[list[Change], list[Change]]:
     """The changes of kernels that make all right, each alone, else two that must come together.
