@@ -147,7 +147,7 @@ class Side:
             return self._renamed(self.text(one), one.scope)
         kind = one.kind if one.kind != "declaration" else f"let {' '.join(each.type for each in one.declared)}"
         own = " ".join(self.form(node) for node in one.nodes)
-        names = " ".join(map(self.label, one.declared))
+        names = " ".join(f"{self.label(each)}{self._renamed(each.dims)}" for each in one.declared)
         inner = " ".join(self.of_statement(part) for part in self.of_block(one))
         return f"{kind} {names} {own} {{{inner}}}" if one.parts else f"{kind} {names} {own};"
 

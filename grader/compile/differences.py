@@ -54,6 +54,11 @@ class Comparison:
     changed: list[Difference] = field(default_factory=list)  # of what is declared: nothing that runs
     loops: dict[Key, str] = field(default_factory=dict)  # the solution's variables of loops -> the learner's
 
+    @property
+    def is_equal(self) -> bool:
+        """Whether both bodies compute the same in the same way."""
+        return self.own.of_statement(self.own.tree.body) == self.other.of_statement(self.other.tree.body)
+
     def differences(self) -> list[Difference]:
         self._lists(self.own.tree.body, self.other.tree.body)
         return [*self._moved(), *self.found]
@@ -190,17 +195,18 @@ class Comparison:
         if one.type != two.type and "auto" not in kinds:
             words = f"`{one.name}` is declared as `{kinds[1]}`, not as `{kinds[0]}`"
             self.changed.append(Difference("text", own.begin, one.at, f"{kinds[1]} ", words, 0))
-        if one.dims != two.dims:
+        text = _NAME.sub(lambda found: self.other.names.get(found[0], found[0]), two.dims)
+        if one.dims != text:
             begin = one.at + len(one.name)
             end = begin + sum(len(each) for each in re.findall(r"^(?:\s*\[[^\]]*\])+", self.own.plain[begin : own.end]))
-            text = _NAME.sub(lambda found: self.other.names.get(found[0], found[0]), two.dims)
             words = f"`{one.name}{one.dims}` is `{one.name}{text}`"
             self.changed.append(Difference("text", begin, end, text, words, 0))
 
     def _named_alike(self, own: Statement, other: Statement) -> None:
-        """The values that a launch has names for, where both have the same names."""
-        for name in dict.fromkeys(_NAME.findall(self.own.text(own))):
-            keys = [found_in(one.scope, name) for one in (own, other)]
+        """The values that a launch has names for, where both have as many names."""
+        names = [_NAME.findall(side.text(one)) for side, one in ((self.own, own), (self.other, other))]
+        for pair in dict.fromkeys(zip(*names, strict=True)) if len(names[0]) == len(names[1]) else ():
+            keys = [found_in(one.scope, name) for one, name in zip((own, other), pair, strict=True)]
             if keys[0] is not None and keys[1] is not None:
                 one, two = self.own.values.get(key_of(keys[0])), self.other.values.get(key_of(keys[1]))
                 if one is not None and two is not None:

@@ -17,7 +17,7 @@ from grader.compile.counterparts import Side, Unspoken, constants_between, made_
 from grader.compile.differences import Comparison, Difference
 from grader.compile.edit_writer import VARIABLE, Edited, Writer, blanked
 from grader.compile.source_tree import trees_of
-from grader.content.functions import Code, constants_of
+from grader.content.functions import Code, Function, constants_of
 from grader.content.skeleton import todos
 
 MOST = 80  # differences of a file
@@ -29,13 +29,19 @@ def towards(text: str, solution: str, without: AbstractSet[int] = frozenset()) -
     """None is on a line of ``without``: nvcc said that one there is wrong."""
     writer = Writer(text, frozenset(), {})
     chosen: list[tuple[Sequence[Difference], str, int]] = []
+    equal = list[Function]()
     for comparison in comparisons(text, solution):
+        if comparison.is_equal:
+            equal.append(comparison.own.tree.function)
+            continue
         found = [each for each in comparison.differences() if writer.line_at(each.begin) not in without]
-        chosen += _of_function(found)
+        chosen += _of_function(writer, [*dict.fromkeys(found)])
         body = _body(comparison) if sum(each.outer for each in found) > 1 else None
         if body is not None and writer.line_at(body.begin) not in without:
             chosen.append(([body], body.words, OF_BODY))
     for each in _answers(writer, solution):
+        if any(function.begin <= each.begin < function.end for function in equal):
+            continue
         if not without & {*range(writer.line_at(each.begin), writer.line_at(each.end) + 1)}:
             chosen.append(([each], each.words, OF_ANSWER))
     return _written(writer, chosen)
@@ -84,7 +90,7 @@ def _sides(*texts: str, others: bool) -> list[list[Side]]:
     ]
 
 
-def _of_function(found: Sequence[Difference]) -> list[tuple[Sequence[Difference], str, int]]:
+def _of_function(writer: Writer, found: Sequence[Difference]) -> list[tuple[Sequence[Difference], str, int]]:
     edits: list[tuple[Sequence[Difference], str, int]] = [([each], each.words, each.rank) for each in found[:MOST]]
     same: dict[str, list[Difference]] = {}
     for each in found[:MOST]:
@@ -93,12 +99,21 @@ def _of_function(found: Sequence[Difference]) -> list[tuple[Sequence[Difference]
     edits += [
         (each, f"{words} in {len(each)} places", each[0].rank + 1) for words, each in same.items() if len(each) > 1
     ]
-    outer = [each for each in found if each.outer and _is_apart(each, found)]
+    outer = [_least(each, found) for each in found if each.outer and _is_apart(each, found)]
     for one, two in combinations(outer, 2) if len(outer) <= MOST_PAIRED else ():
-        edits.append(([one, two], f"{one.words}, and {two.words}", OF_PAIR))
+        lines = [writer.line_at(each.begin) for each in (one, two)]
+        there = f"on line {lines[1]} " if lines[0] != lines[1] else ""
+        edits.append(([one, two], f"{one.words}, and {there}{two.words}", OF_PAIR))
     if len(outer) > 2:
         edits.append((outer, f"it and {len(outer) - 1} more places of the function are as in the solution", OF_ALL))
     return edits
+
+
+def _least(outer: Difference, found: Sequence[Difference]) -> Difference:
+    """The one place within a difference that is other, if it is one."""
+    within = [each for each in found if outer.begin <= each.begin and each.end <= outer.end]
+    leaves = [each for each in within if each.rank == 0]
+    return leaves[0] if len(leaves) == 1 else outer
 
 
 def _is_apart(one: Difference, found: Sequence[Difference]) -> bool:
