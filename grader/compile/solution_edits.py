@@ -22,7 +22,7 @@ from grader.content.skeleton import todos
 
 MOST = 80  # differences of a file
 MOST_PAIRED = 8  # of a function, of which any two are edits, too
-OF_PAIR, OF_ALL, OF_ANSWER, OF_BODY = 4, 5, 6, 7  # ranks
+OF_PAIR, OF_ANSWER, OF_BODY, OF_ALL = 4, 5, 6, 7  # ranks
 
 
 def towards(text: str, solution: str, without: AbstractSet[int] = frozenset()) -> Edited:

@@ -53,7 +53,7 @@ from grader.compile.chosen import chosen
 from grader.compile.edit_writer import Edit
 from grader.compile.entries import Entries
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
-from grader.compile.solution_edits import OF_ALL
+from grader.compile.solution_edits import OF_ANSWER
 from grader.content.functions import Code, all_constants_of, constants_of, relatives_of
 from grader.content.skeleton import skeleton_of
 from grader.content.source_file import is_helper, lines_with
@@ -155,6 +155,7 @@ _VALUE = re.compile(r"(`[^`]+`) is `")
 ADDED = " stands "  # in the words of a change: what it adds, or what stands elsewhere
 _ADDED = re.compile(r"`([^`]+);` stands behind `")
 _INSTEAD = re.compile(r"`([^`]+\))` is `([^`]+\))`")
+_LINES = re.compile(r"lines \d+ to (\d+), ")
 _WHOLE = re.compile(r"\bconstexpr\s+(?:unsigned|u?int\w*)\s+(\w+)\s*=")
 _REAL = re.compile(r"\bconstexpr\s+float\s+(\w+)\s*=\s*(-?\d[\d.]*(?:e-?\d+)?)f;")
 
@@ -644,7 +645,7 @@ class _Files:
 
     def with_edits(self, lines: Collection[int] | None) -> tuple[Trial, list[tuple[Edit, Change]]] | None:
         """Code with none of the edits of the source, and these as changes of it; of these ``lines`` alone."""
-        made = self.edited(lines) if self.edited is not None else None
+        made = self.edited(lines if lines is not None else self.region) if self.edited is not None else None
         if made is None or made[0].stat().st_size > LARGEST_EDITED:
             return None
         ptx, edits = made
@@ -667,6 +668,7 @@ class _Files:
         return self.of_solution, [*code.changes]
 
     of_solution: Trial | None = None
+    region: frozenset[int] | None = None  # the lines of which some are at fault, where that is known
 
     def are_computed(self, changes: Sequence[Change]) -> bool:
         """Whether the first of each line is of a number that nvcc made of the file's: the line does not have it."""
@@ -699,12 +701,36 @@ def _of_kernels(
 ) -> tuple[list[Change], list[Change]]:
     """The same as `_of_code`. What makes a finding go away may only hide it: if another line does when it is as in the
     solution, that is the one."""
+    if files.trial.kind is Kind.WRONG_ANSWER and not is_found:
+        return _of_answers(files, cases, own)
     found, pair = _of_code(files, cases, own, finding, is_found=is_found)
     if finding is not None and found and not is_found:
         solved = [change for change in _found_solved(files, cases) if ADDED not in change.words]
         if {change.line for change in solved}.isdisjoint(change.line for change in found):
             return solved or found, pair
     return found, pair
+
+
+def _of_answers(files: _Files, cases: Sequence[CaseKey], own: Collection[int]) -> tuple[list[Change], list[Change]]:
+    """The same of wrong answers: first what the solution has otherwise. Where only a whole answer to a TODO or a whole
+    function makes all right, the line at fault is in it: only there are other changes tried."""
+    lines = {*fixed_remainders(files.source)} & {*own}
+    if lines and (found := _found_edited(files, cases, (), lines)):
+        return found, []
+    if found := _found_as_solved(files, cases):
+        return found, []
+    whole = _found_solved(files, cases, as_whole=True)
+    files.region = frozenset(range(whole[0].line, _last_line(whole[0]) + 1)) if whole else None
+    found, pair = _of_code(files, cases, own if files.region is None else {*own} & files.region, None, is_found=False)
+    if found or pair or whole:
+        return found or ([] if pair else whole), pair
+    return _found_built(files, cases) if files.as_solved is not None else [], []
+
+
+def _last_line(whole: Change) -> int:
+    """Of what is as a whole as in the solution."""
+    found = _LINES.match(whole.words)
+    return int(found[1]) if found is not None else whole.line
 
 
 def _of_code(
@@ -715,11 +741,10 @@ def _of_code(
     ``is_found``: one of the launcher does already, so nothing is compiled. To wait for everything comes last.
     """
     trial, failed, near = files.trial, cases[0], _lines_of(finding) if finding is not None else ()
-    lines = {*fixed_remainders(files.source)} & {*own} if not is_found else {}
-    if lines and (found := _found_edited(files, cases, near, lines)):
-        return found, []
-    if trial.kind is Kind.WRONG_ANSWER and not is_found and (found := _found_as_solved(files, cases)):
-        return found, []
+    if trial.kind is not Kind.WRONG_ANSWER and not is_found:
+        lines = {*fixed_remainders(files.source)} & {*own}
+        if lines and (found := _found_edited(files, cases, near, lines)):
+            return found, []
     if trial.kind in OF_ORDER and not is_found:
         waits = _between(finding) & {*own}
         if found := _found(trial, cases, own, (OF_CALLS,), near) or _found(trial, cases, waits, (ALL_WAITS,), near):
@@ -744,12 +769,7 @@ def _of_code(
         return found, []
     if found := _of_close(files, cases, own, finding):
         return found, []
-    if pair := [*_right_pair(trial, cases)] or [*_right_pair(files.close, cases)]:
-        return [], pair
-    if trial.kind is not Kind.WRONG_ANSWER:
-        return [], []
-    found = _found_built(files, cases) if files.as_solved is not None else []
-    return found or _found_solved(files, cases, as_whole=True), []
+    return [], [*_right_pair(trial, cases)] or [*_right_pair(files.close, cases)]
 
 
 def _of_close(files: _Files, cases: Sequence[CaseKey], own: Collection[int], finding: Finding | None) -> list[Change]:
@@ -838,7 +858,7 @@ def _found_solved(files: _Files, cases: Sequence[CaseKey], *, as_whole: bool = F
     if made is None:
         return []
     trial, edits = made
-    changes = [(edit.rank, change) for edit, change in edits if (edit.rank >= OF_ALL) == as_whole]
+    changes = [(edit.rank, change) for edit, change in edits if (edit.rank >= OF_ANSWER) == as_whole]
     if not changes or not trial.is_wrong(cases[0], anyhow=True):
         return []
     trial.unreached, trial.seconds = frozenset(), SOLUTION_SECONDS
