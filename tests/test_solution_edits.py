@@ -143,7 +143,7 @@ def test_two_differences_are_tried_together_and_all_of_a_function() -> None:
     pair = next(rank for said, rank in found.items() if ", and " in said)
     every = next(rank for said, rank in found.items() if "more places of the function" in said)
     body = next(rank for said, rank in found.items() if "the body of `my_kernel`" in said)
-    assert max(rank for said, rank in found.items() if said == "`R` is `C`") < pair < every < body
+    assert max(rank for said, rank in found.items() if said == "`R` is `C`") < pair < body < every
 
 
 def test_a_name_that_only_the_solution_has_is_not_used() -> None:

@@ -64,11 +64,25 @@ class Side:
         found = dict[Key, Node]()
         for key, (variable, one) in self.locals.items():
             is_one = one.kind == "declaration" and len(one.declared) == len(one.nodes) == 1 and not variable.dims
-            if is_one and _is_pure(one.nodes[0]):
-                after = self.plain[one.end : self.tree.body.end]
-                if variable.is_const or not _is_set(variable.name, after):
-                    found[key] = one.nodes[0]
+            if is_one and _is_pure(one.nodes[0]) and self._is_steady(variable, one):
+                found[key] = one.nodes[0]
         return found
+
+    def _is_steady(self, variable: Variable, one: Statement) -> bool:
+        """Whether neither it nor what its value is made of is set after its declaration; but for a loop's variable."""
+        after, known = self.plain[one.end : self.tree.body.end], {name for name, _ in self.depths}
+        names = {*WORD.findall(self.text(one.nodes[0]))} - known
+        names |= set() if variable.is_const else {variable.name}
+        return not any(_is_set(name, after) for name in names)
+
+    @cached_property
+    def firsts(self) -> dict[Key, Node]:
+        """The variables that are constant, with their values, also such as were read from memory."""
+        return {
+            key: one.nodes[0]
+            for key, (variable, one) in self.locals.items()
+            if variable.is_const and len(one.declared) == len(one.nodes) == 1 and not variable.dims
+        }
 
     def label(self, variable: Variable) -> str:
         """What a variable is called in the form of an expression: those of loops by the number of loops around."""
@@ -207,8 +221,15 @@ def made_by(text: str) -> frozenset[str]:
 
 def paired(own: Collection[Side], others: Collection[Side]) -> list[tuple[Side, Side]]:
     """The functions that stand for each other: those of one name, then such as are most alike."""
-    names = {each.tree.function.name: each for each in own}
-    found = [(names[each.tree.function.name], each) for each in others if each.tree.function.name in names]
+    found = list[tuple[Side, Side]]()
+    for each in others:
+        same = [
+            one
+            for one in own
+            if one.tree.function.name == each.tree.function.name and all(one is not taken for taken, _ in found)
+        ]
+        types = [[_kind(parameter) for parameter in one.tree.parameters] for one in (*same, each)]
+        found += [(one, each) for _, one in sorted(enumerate(same), key=lambda it: types[it[0]] != types[-1])[:1]]
     left = [each for each in own if all(each is not one for one, _ in found)]
     right = [each for each in others if all(each is not one for _, one in found)]
     alike = sorted(

@@ -18,6 +18,7 @@ from grader.compile.source_tree import ASSIGNING, Closure, Node, Scope, Statemen
 ALIKE = 0.4  # of the words of two statements, so that they stand for each other
 OF_KIND = 0.15  # more for two of one kind
 MOST_RANK = 3
+LONGEST = 70  # letters of a text that words show
 _NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
 
 
@@ -91,6 +92,8 @@ class Comparison:
         if (value := self.other.values.get(key)) is not None:
             return self._value(value, inner, visible)
         mine = self.loops.get(key) or self.other.labels.get(key)
+        if mine is None and (value := self.other.firsts.get(key)) is not None:
+            return self._value(value, inner, visible)
         if mine is None or mine not in visible:
             raise Unspoken
         return mine
@@ -219,6 +222,8 @@ class Comparison:
     def _root(self, own: Node, other: Node, *, outer: bool) -> None:
         """Two expressions that are statements: they may assign."""
         if own.kind == other.kind == "binary" and own.sign == other.sign and own.sign in ASSIGNING:
+            if not any(self._same(*pair) for pair in zip(own.parts, other.parts, strict=True)):
+                return  # another statement
             self.expression(own.parts[0], other.parts[0], is_place=True, outer=outer)
             self.expression(own.parts[1], other.parts[1], outer=outer)
         elif not (own.kind == "binary" and own.sign in ASSIGNING) and own.kind != "after":
@@ -248,8 +253,9 @@ class Comparison:
             self._replaced(run, instead, outer=True)
 
     def _replaced(self, run: Sequence[Statement], instead: Sequence[Statement], *, outer: bool) -> None:
-        if any(each.kind == "declaration" for each in run):
-            return
+        names = {one.name for each in run if each.kind == "declaration" for one in each.declared}
+        if names & {*_NAME.findall(self.own.plain[run[-1].end : self.own.tree.body.end])}:
+            return  # what comes after them uses these
         try:
             text = " ".join(self.spoken(each, run[0].scope) for each in instead)
         except Unspoken:
@@ -258,6 +264,9 @@ class Comparison:
             return
         whole = self.own.plain[run[0].begin : run[-1].end]
         words = f"`{shortened(whole)}` is `{shortened(text)}`"
+        lines = [self.own.plain.count("\n", 0, each) + 1 for each in (run[0].begin, run[-1].end)]
+        if lines[0] < lines[1] and max(len(" ".join(whole.split())), len(text)) > LONGEST:
+            words = f"lines {lines[0]} to {lines[1]} are as in the solution"
         if (condition := self._guard(run, instead)) is not None:
             words = f"`{shortened(whole)}` is executed only where `{condition}`"
         self.found.append(
@@ -312,7 +321,7 @@ class Comparison:
 
 def shortened(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= 70 else f"{text[:67]}..."
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def _inner(node: Node) -> Node:

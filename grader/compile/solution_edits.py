@@ -15,11 +15,12 @@ from itertools import combinations
 
 from grader.compile.counterparts import Side, Unspoken, constants_between, made_by, pair_variables, paired
 from grader.compile.differences import Comparison, Difference
-from grader.compile.edit_writer import VARIABLE, Edited, Writer, blanked
+from grader.compile.edit_writer import VARIABLE, WORD, Edited, Writer, blanked
 from grader.compile.source_tree import trees_of
 from grader.content.functions import Code, Function, constants_of
 from grader.content.skeleton import todos
 
+WHOLES = 0  # in the place of a line: no answer to a TODO and no body as a whole
 MOST = 80  # differences of a file
 MOST_PAIRED = 8  # of a function, of which any two are edits, too
 OF_PAIR, OF_ANSWER, OF_BODY, OF_ALL = 4, 5, 6, 7  # ranks
@@ -36,13 +37,13 @@ def towards(text: str, solution: str, without: AbstractSet[int] = frozenset()) -
             continue
         found = [each for each in comparison.differences() if writer.line_at(each.begin) not in without]
         chosen += _of_function(writer, [*dict.fromkeys(found)])
-        body = _body(comparison) if sum(each.outer for each in found) > 1 else None
+        body = _body(comparison) if sum(each.outer for each in found) > 1 and WHOLES not in without else None
         if body is not None and writer.line_at(body.begin) not in without:
             chosen.append(([body], body.words, OF_BODY))
-    for each in _answers(writer, solution):
+    for each in _answers(writer, solution) if WHOLES not in without else ():
         if any(function.begin <= each.begin < function.end for function in equal):
             continue
-        if not without & {*range(writer.line_at(each.begin), writer.line_at(each.end) + 1)}:
+        if writer.line_at(each.begin) not in without:
             chosen.append(([each], each.words, OF_ANSWER))
     return _written(writer, chosen)
 
@@ -63,7 +64,8 @@ def _answers(writer: Writer, solution: str) -> Iterator[Difference]:
         begin, end = writer.starts[own.line], writer.starts[own.end - 1]
         text = " ".join(" ".join(theirs[other.line : other.end - 1]).split())
         mine = " ".join(writer.plain[begin:end].split())
-        if text != mine and text.endswith((";", "}")) and mine.endswith((";", "}")):
+        is_known = _declares(mine, writer.plain[end : function.end])
+        if text != mine and text.endswith((";", "}")) and mine.endswith((";", "}")) and not is_known:
             begin += len(writer.plain[begin:end]) - len(writer.plain[begin:end].lstrip())
             last = begin + len(writer.plain[begin:end].rstrip())
             words = _whole(f"the answer to TODO({own.number})", writer.line_at(begin), writer.line_at(last - 1))
@@ -88,6 +90,16 @@ def _sides(*texts: str, others: bool) -> list[list[Side]]:
         [Side(tree, blanked(text), is_first) for tree in trees_of(text, others=others)]
         for text, is_first in zip(texts, (True, False), strict=True)
     ]
+
+
+def _declares(text: str, after: str) -> bool:
+    """Whether statements declare a variable that what comes after them uses."""
+    depth, used = 0, {*WORD.findall(after)}
+    for found in re.finditer(r"[{}]|\b[\w:]+(?:<[^<>;]*>)?[&*\s]+(\w+)\s*(?:=(?!=)|\[|;|\{)", text):
+        depth += (found[0] == "{") - (found[0] == "}")
+        if depth == 0 and found[1] in used and not found[0].startswith("return"):
+            return True
+    return False
 
 
 def _of_function(writer: Writer, found: Sequence[Difference]) -> list[tuple[Sequence[Difference], str, int]]:

@@ -16,7 +16,7 @@ from grader.compile.dependencies import BESIDE
 from grader.compile.edit_writer import Edit, Edited
 from grader.compile.nvcc_log import SOURCE
 from grader.compile.request import NAME, CompileFailure, Request
-from grader.compile.solution_edits import towards
+from grader.compile.solution_edits import WHOLES, towards
 from grader.compile.source_edits import edited
 from grader.compile.toolchain import find_toolchain
 from grader.storage import cache
@@ -66,8 +66,10 @@ def _accepted(
         ptx, log = _source_like(request, folder, made.text.encode())
         if ptx is not None:
             return ptx, made.edits
-        refused = _refused(log) - without
-        if not refused:
+        refused = _refused(log)
+        if refused.isdisjoint(each.line for each in made.edits):  # what stands in a block of its own is not known there
+            refused |= {WHOLES}
+        if refused <= without:
             return None
         without |= refused
     return None

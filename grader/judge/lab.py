@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 CALLS = 90
 INSTRUCTIONS = 8_000_000  # warp instructions of all calls together: some tenths of a second
+OF_WGMMA = 16  # products of a case that take as long as one instruction, where wgmma does them
 SECONDS = 3.0  # of a launcher, in one call
 MOST_BESIDE = 2  # inputs that are shown beside an output
 FINDINGS = 3  # calls with a finding; after them nothing more is tried
@@ -95,7 +96,8 @@ class Lab:
             call = replace(call, seed=case.call(nth=order, limits=limits).seed)
         outcome = self.call(replace(call, births=bool(births), trail=trail))
         self.calls -= 1
-        self.instructions -= outcome.executed
+        work = self.spec.work(dict(case.shape.sizes)) if "wgmma" in self.text else 0
+        self.instructions -= max(outcome.executed, work // OF_WGMMA)
         if outcome.findings:
             self.findings -= 1
             return None

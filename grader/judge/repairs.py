@@ -583,7 +583,7 @@ def _clue(
     lines = {change.line for change in found or pair}
     if 1 <= len(lines) <= LINES:
         names, count = Names(files.source), files.confirmed or len(cases)
-        if count < FEWEST:
+        if count < (LEAST_CASES if files.is_solved else FEWEST):
             return
         words = _words(found, count, "or", names) if found else _words(pair, count, "and", names)
         yield Clue("repair", words, line=lines.pop() if len(lines) == 1 else None)
@@ -668,6 +668,7 @@ class _Files:
         return self.of_solution, [*code.changes]
 
     of_solution: Trial | None = None
+    is_solved: bool = False  # something was found that is as in the solution: chance is no reason to doubt it
     region: frozenset[int] | None = None  # the lines of which some are at fault, where that is known
 
     def are_computed(self, changes: Sequence[Change]) -> bool:
@@ -719,6 +720,7 @@ def _of_answers(files: _Files, cases: Sequence[CaseKey], own: Collection[int]) -
         return found, []
     if found := _found_as_solved(files, cases):
         return found, []
+    files.begin_close()
     whole = _found_solved(files, cases, as_whole=True)
     files.region = frozenset(range(whole[0].line, _last_line(whole[0]) + 1)) if whole else None
     found, pair = _of_code(files, cases, own if files.region is None else {*own} & files.region, None, is_found=False)
@@ -853,16 +855,17 @@ def _found_edited(
 def _found_solved(files: _Files, cases: Sequence[CaseKey], *, as_whole: bool = False) -> list[Change]:
     """The places that make all right if they are as in the solution, of the least rank that has any. ``as_whole``: a
     function's whole body."""
-    made = files.as_solved
-    files.begin_close()
-    if made is None:
+    if (made := files.as_solved) is None:
         return []
     trial, edits = made
     changes = [(edit.rank, change) for edit, change in edits if (edit.rank >= OF_ANSWER) == as_whole]
     if not changes or not trial.is_wrong(cases[0], anyhow=True):
         return []
     trial.unreached, trial.seconds = frozenset(), SOLUTION_SECONDS
-    return [*_right_ones(trial, [change for _, change in changes], cases, [rank for rank, _ in changes], OF_NEXT)]
+    ranks = [rank for rank, _ in changes]
+    found = [*_right_ones(trial, [change for _, change in changes], cases, ranks, OF_NEXT)]
+    files.is_solved |= bool(found)
+    return found
 
 
 def _found_as_solved(files: _Files, cases: Sequence[CaseKey]) -> list[Change]:
