@@ -20,7 +20,10 @@ from grader.content.functions import constants_of
 ALIKE = 0.35  # how much of the words of two functions must be the same
 OF_NAME, OF_TYPE, OF_USES, LEAST = 0.3, 0.3, 0.7, 0.45  # what makes two variables alike, and how alike they must be
 ROUNDS = 2  # that variables are paired in: what is known of some tells of others
-PURE = re.compile(r"(?:min|max|static_cast<.*>|reinterpret_cast<.*>|u?int(?:\d+_t)?|float|size_t)$")
+PURE = re.compile(  # functions that read no memory
+    r"(?:min|max|static_cast<.*>|reinterpret_cast<.*>|u?int(?:\d+_t)?|float|size_t|__byte_perm|__popc|__ffs|__clz"
+    r"|_*(?:u?int|float|half|bfloat16|double|u?longlong)2*\w*2\w+|_*(?:exp|log|sqrt|rsqrt|tanh|erf|fabs|fmax|fmin|fma)\w*)$"
+)
 REAL = {"float", "double", "bool", "half", "__half", "__nv_bfloat16"}
 _ORDERED = {">": "<", ">=": "<="}
 _LOOSE = ("+", "*", "&", "|", "^", "&&", "||", "==", "!=")
@@ -83,6 +86,11 @@ class Side:
             for key, (variable, one) in self.locals.items()
             if variable.is_const and len(one.declared) == len(one.nodes) == 1 and not variable.dims
         }
+
+    def hold(self, key: Key) -> None:
+        """A variable is compared as such, not as its value."""
+        del self.values[key]
+        self.known.clear()
 
     def label(self, variable: Variable) -> str:
         """What a variable is called in the form of an expression: those of loops by the number of loops around."""
@@ -272,8 +280,26 @@ def pair_variables(own: Side, other: Side) -> None:
             found[each.name] = same[0].name
             left.remove(same[0])
     other.learn({key_of(each): found[each.name] for each in second if each.name in found})
+    templates = [side.tree.function.templates for side in (other, own)]
+    other.names |= dict(zip(*templates, strict=False)) if len(templates[0]) == len(templates[1]) else {}
     for _ in range(ROUNDS):
         other.learn(_alike(own, other))
+    _hold(own, other)
+    other.learn(_alike(own, other))
+
+
+def _hold(own: Side, other: Side) -> None:
+    """Values of one name that are not the same are compared where they are given it, not where they are used."""
+    names = Counter(name for name, _ in own.values), Counter(name for name, _ in other.values)
+    mine = {key[0]: key for key in own.values}
+    for key, value in [*other.values.items()]:
+        name = key[0]
+        if names[0][name] == names[1][name] == 1:
+            forms = own.form(own.values[mine[name]]), other.form(value)
+            if forms[0] != forms[1] and likeness(*map(words_of, forms)) >= ALIKE:
+                own.hold(mine[name])
+                other.hold(key)
+                other.learn({key: name})
 
 
 def _alike(own: Side, other: Side) -> dict[Key, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from grader.compile.counterparts import Key, Side, Unspoken, key_of, likeness, statements_of, terms_of, words_of
@@ -19,7 +19,8 @@ ALIKE = 0.4  # of the words of two statements, so that they stand for each other
 OF_KIND = 0.15  # more for two of one kind
 MOST_RANK = 3
 LONGEST = 70  # letters of a text that words show
-_NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
+_NO_PLACE = re.compile(r"reinterpret_cast<[^<>]*&>\(\(")  # of a value that has no place
+NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,16 @@ class Comparison:
             each.name for part in (statements_of(one) if isinstance(one, Statement) else ()) for each in part.declared
         }
         visible = {each.name for each in scope or ()}
-        return self._renamed(one, one.scope, inner, visible)
+        text = self._renamed(one, one.scope, inner, visible)
+        if _NO_PLACE.search(text):
+            raise Unspoken
+        return text
 
     def _renamed(
         self, one: Node | Statement, own: Scope | None, inner: Collection[str], visible: Collection[str]
     ) -> str:
         text = self.other.text(one)
-        return _NAME.sub(lambda found: self._name(found[0], own, inner, visible), text)
+        return NAME.sub(lambda found: self._name(found[0], own, inner, visible), text)
 
     def _name(self, name: str, scope: Scope | None, inner: Collection[str], visible: Collection[str]) -> str:
         if name in inner:
@@ -124,25 +128,36 @@ class Comparison:
             return 0
         if (value := self.other.value(other)) is not None:
             return self.expression(own, value, outer=outer)
-        place, rank = len(self.found), 0
-        if (value := self.own.value(own)) is not None:
-            rank = 1 + self.expression(value, other, outer=outer)
-        else:
-            rank = max(
-                (1 + self.expression(*pair, is_place=at, outer=False) for *pair, at in _pairs(self, own, other)),
-                default=0,
-            )
-        rank = min(rank, MOST_RANK)
-        if own.kind in ("list", "closure") or other.kind in ("list", "closure"):  # which have no type of their own
-            return rank
+        place = len(self.found)
+        if own.kind == "call" and own.sign == other.sign and _NO_PLACE.match(f"{own.sign}(("):
+            values = [side.value(_inner(one.parts[0])) for side, one in ((self.own, own), (self.other, other))]
+            if values[0] is not None and values[1] is not None:
+                return self.expression(values[0], values[1], outer=outer)
+        rank, firsts = self._within(own, other, outer=outer)
         try:
+            if own.kind in ("list", "closure") or other.kind in ("list", "closure"):  # of no type of their own
+                raise Unspoken
             text = self.spoken(other, own.scope)
         except Unspoken:
+            for first in firsts:
+                self.found[first] = replace(self.found[first], outer=outer)
             return rank
         kind = "place" if is_place else "expression"
         words = f"`{shortened(self.own.text(own))}` is `{shortened(text)}`"
         self.found.insert(place, Difference(kind, own.begin, own.end, text, words, rank, outer))
         return rank
+
+    def _within(self, own: Node, other: Node, *, outer: bool) -> tuple[int, list[int]]:
+        """The differences of the parts of two expressions: the rank that the whole has, and the places of the first of
+        each part, which is all of it."""
+        if (value := self.own.value(own)) is not None:
+            return min(1 + self.expression(value, other, outer=outer), MOST_RANK), []
+        rank, firsts = 0, list[int]()
+        for one, two, is_place in _pairs(self, own, other):
+            count = len(self.found)
+            rank = max(rank, 1 + self.expression(one, two, is_place=is_place, outer=False))
+            firsts += [count] if len(self.found) > count else []
+        return min(rank, MOST_RANK), firsts
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
@@ -198,7 +213,7 @@ class Comparison:
         if one.type != two.type and "auto" not in kinds:
             words = f"`{one.name}` is declared as `{kinds[1]}`, not as `{kinds[0]}`"
             self.changed.append(Difference("text", own.begin, one.at, f"{kinds[1]} ", words, 0))
-        text = _NAME.sub(lambda found: self.other.names.get(found[0], found[0]), two.dims)
+        text = NAME.sub(lambda found: self.other.names.get(found[0], found[0]), two.dims)
         if one.dims != text:
             begin = one.at + len(one.name)
             end = begin + sum(len(each) for each in re.findall(r"^(?:\s*\[[^\]]*\])+", self.own.plain[begin : own.end]))
@@ -207,7 +222,7 @@ class Comparison:
 
     def _named_alike(self, own: Statement, other: Statement) -> None:
         """The values that a launch has names for, where both have as many names."""
-        names = [_NAME.findall(side.text(one)) for side, one in ((self.own, own), (self.other, other))]
+        names = [NAME.findall(side.text(one)) for side, one in ((self.own, own), (self.other, other))]
         for pair in dict.fromkeys(zip(*names, strict=True)) if len(names[0]) == len(names[1]) else ():
             keys = [found_in(one.scope, name) for one, name in zip((own, other), pair, strict=True)]
             if keys[0] is not None and keys[1] is not None:
@@ -254,7 +269,7 @@ class Comparison:
 
     def _replaced(self, run: Sequence[Statement], instead: Sequence[Statement], *, outer: bool) -> None:
         names = {one.name for each in run if each.kind == "declaration" for one in each.declared}
-        if names & {*_NAME.findall(self.own.plain[run[-1].end : self.own.tree.body.end])}:
+        if names & {*NAME.findall(self.own.plain[run[-1].end : self.own.tree.body.end])}:
             return  # what comes after them uses these
         try:
             text = " ".join(self.spoken(each, run[0].scope) for each in instead)
@@ -316,7 +331,7 @@ class Comparison:
                     to = there.begin if there.kind == "before" else there.end
                     side = there.words.partition(" stands ")[2]
                     words = f"`{shortened(self.own.text(each))}` stands {side}"
-                    yield Difference("moved", each.begin, each.end, self.own.text(each), words, 0, to=to)
+                    yield Difference("moved", each.begin, each.end, there.text, words, 0, to=to)
 
 
 def shortened(text: str) -> str:

@@ -358,6 +358,8 @@ class Expressions(ABC):
             if kinds == {"whole"} and self._is_place(left) and self._is_few(right):
                 self._wrap(node, [*of_quotient(self.of(left), node.sign, self.of(right))])
         self._alternating(node)
+        if node.sign == "*" and left.kind == "binary" and left.sign == "*" and kinds == {"whole"}:
+            self._wrap(left, [*self._with_digit(left)])
         if node.sign in _COMPARING and self.counters and "mma" in self.text:
             for part in node.parts:
                 self._row_of_register(node, part)
@@ -371,6 +373,15 @@ class Expressions(ABC):
                 self.facing = part, self.of(other)
             self.node(part)
             self.is_compared, self.facing = before, None
+
+    def _with_digit(self, node: Node) -> Iterator[tuple[str, str, int]]:
+        """In ``a * heads * dim`` the number of the head is missing: ``(a * heads + head) * dim``."""
+        own, size = self.of(node), node.parts[1]
+        names = {*WORD.findall(own)}
+        for each in node.scope or () if size.kind == "name" else ():
+            is_digit = kind_of(each) == "whole" and not each.is_fixed and is_similar(each.name, size.sign)
+            if is_digit and each.name not in names:
+                yield f"`{own}` is `{own} + {each.name}`", f"{own} + {each.name}", 1
 
     def _alternating(self, node: Node) -> None:
         """The remainder of a loop's counter, and the part of a swizzle that has the bits of a row."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import combinations
+from itertools import combinations, takewhile
 
 from grader.compile.counterparts import Side, Unspoken, constants_between, made_by, pair_variables, paired
-from grader.compile.differences import Comparison, Difference
-from grader.compile.edit_writer import VARIABLE, WORD, Edited, Writer, blanked
+from grader.compile.differences import NAME, Comparison, Difference
+from grader.compile.edit_writer import VARIABLE, Edited, Writer, blanked
 from grader.compile.source_tree import trees_of
 from grader.content.functions import Code, Function, constants_of
 from grader.content.skeleton import todos
@@ -94,7 +94,7 @@ def _sides(*texts: str, others: bool) -> list[list[Side]]:
 
 def _declares(text: str, after: str) -> bool:
     """Whether statements declare a variable that what comes after them uses."""
-    depth, used = 0, {*WORD.findall(after)}
+    depth, used = 0, {*NAME.findall(after)}
     for found in re.finditer(r"[{}]|\b[\w:]+(?:<[^<>;]*>)?[&*\s]+(\w+)\s*(?:=(?!=)|\[|;|\{)", text):
         depth += (found[0] == "{") - (found[0] == "}")
         if depth == 0 and found[1] in used and not found[0].startswith("return"):
@@ -122,8 +122,8 @@ def _of_function(writer: Writer, found: Sequence[Difference]) -> list[tuple[Sequ
 
 
 def _least(outer: Difference, found: Sequence[Difference]) -> Difference:
-    """The one place within a difference that is other, if it is one."""
-    within = [each for each in found if outer.begin <= each.begin and each.end <= outer.end]
+    """The one place within a difference that is other, if it is one. What is within it comes after it."""
+    within = [outer, *takewhile(lambda each: not each.outer, found[found.index(outer) + 1 :])]
     leaves = [each for each in within if each.rank == 0]
     return leaves[0] if len(leaves) == 1 else outer
 
@@ -184,6 +184,6 @@ def _write(writer: Writer, one: Difference, asked: str) -> None:
     elif one.kind == "behind":
         writer.add(one.end, f"if({asked}){one.text}", closes=False)
     else:
-        writer.add(one.to, f"if({asked}){{{one.text}}}", closes=False)
+        writer.add(one.to, f"if({asked}){one.text}", closes=False)
         writer.add(one.begin, f"{{if(!({asked}))", closes=False)
         writer.add(one.end, "}", closes=True)
