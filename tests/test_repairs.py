@@ -32,6 +32,7 @@ from grader.compile.edit_writer import Edited
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
 from grader.content.catalog import load_catalog
 from grader.content.functions import Code, relatives_of
+from grader.content.spec import load_spec
 from grader.devices import Finding, Limits
 from grader.grade import Options, grade, prepare
 from grader.judge import built_variants, repairs
@@ -1106,11 +1107,24 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
 
 def test_a_change_that_larger_cases_refute_is_not_named(fake: Fake) -> None:
     """It makes the failing case right, and the others that were tried."""
-    fake.least = 2
+    fake.least, fake.larger = 2, []
     changes = [Change(6, "its product is a sum", {20: ""})]
     assert [*repairs._right_ones(fake, changes, ["failing", "other"])] == changes  # type: ignore[list-item]
     fake.wrong_cases = ("n=900",)
     assert [*repairs._right_ones(fake, changes, ["failing", "other"])] == []  # type: ignore[list-item]
+    fake.wrong_cases, fake.larger = ("n=257",), ["n=257"]  # type: ignore[list-item]
+    assert [*repairs._right_ones(fake, changes, ["failing", "other"])] == []  # type: ignore[list-item]
+
+
+def test_a_larger_case_that_fails_too_is_looked_for() -> None:
+    """As large as the spec draws a size, with each kind of values: 257 bins are wrong, and 300 in another way."""
+    kata = CATALOG.katas["histogram_i32_privatized"]
+    spec = load_spec(kata)
+    lab = SimpleNamespace(kata=kata, spec=spec)
+    key = CaseKey.of(spec, {"n": 1024, "bins": 257}, "runs", 1)
+    found = [*repairs._at_most(lab, key, "bins")]  # type: ignore[arg-type]
+    assert [dict(each.sizes) for each in found] == [{"n": 1024, "bins": 300}] * len(spec.values)
+    assert [each.values for each in found] == [each.name for each in spec.values]
 
 
 def test_a_change_that_ends_a_loop_early_is_not_named(fake: Fake) -> None:

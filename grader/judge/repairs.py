@@ -113,6 +113,7 @@ LEAST_RIGHT = 6  # of the cases, where the larger ones take too many instruction
 LEAST_CASES = 4  # on fewer, a change is right by chance
 WRONG, RIGHT = 6, 6  # other cases that must be right, too: of those that failed, and of those that passed
 ELEMENTS = 8  # of an output: a case with fewer is right by chance
+MOST_LARGER = 6  # cases that are called to find one that is larger in a size, and fails
 MIXED = 16  # cases that are called to find such as fail, where the sizes that the spec names give too few
 WORK = 1_000_000  # of the largest case
 LARGE_WORK, LARGE_INSTRUCTIONS = 20_000_000, 2_000_000  # of more cases, for a change that all others are right with
@@ -217,6 +218,7 @@ class Trial:
     faster: str = ""  # other code of the file, which runs fewer instructions
     bases: dict[frozenset[str], _Base] = field(default_factory=dict)  # by the kernels that are of that code
     base: _Base | None = None  # that of the last call
+    larger: list[CaseKey] | None = None  # cases that fail, see `_larger`, once they are known
     of_solution: bool = False  # changes are what the solution has: none of them goes round the line at fault
 
     def leaves_one(self, change: Change) -> bool:
@@ -706,9 +708,7 @@ def _of_kernels(
         return _of_answers(files, cases, own)
     found, pair = _of_code(files, cases, own, finding, is_found=is_found)
     if finding is not None and found and not is_found:
-        solved = [change for change in _found_solved(files, cases) if ADDED not in change.words]
-        if {change.line for change in solved}.isdisjoint(change.line for change in found):
-            return solved or found, pair
+        found = [change for change in _found_solved(files, cases) if ADDED not in change.words] or found
     return found, pair
 
 
@@ -1058,6 +1058,40 @@ def _failing(trial: Trial, cases: Sequence[CaseKey]) -> Iterator[CaseKey]:
         ptx.unlink()
 
 
+def _larger(trial: Trial, cases: Sequence[CaseKey]) -> list[CaseKey]:
+    """More cases that fail, of which each has one size that is larger than in those of the ``cases`` that fail, if any:
+    what is right up to a size may only move where it is wrong."""
+    known = [key for key in cases if trial.lab.known.get(key) or key == cases[0]]
+    most = {name: max(dict(key.sizes)[name] for key in known) for name in trial.lab.spec.sizes}
+    found, limit = list[CaseKey](), min(OF_OTHERS, trial.lab.limits.instructions)
+    for name, size in most.items():
+        larger = (
+            key for key in (*_at_most(trial.lab, known[-1], name), *_mixed(trial.lab)) if dict(key.sizes)[name] > size
+        )
+        for key in islice(larger, MOST_LARGER):
+            ptx = trial.write(trial.text.split("\n"))
+            is_wrong = not trial.is_right(key, ptx, limit) and not trial.timed_out
+            ptx.unlink()
+            if is_wrong:
+                found.append(key)
+                break
+    return [*dict.fromkeys(found)]
+
+
+def _at_most(lab: Lab, key: CaseKey, name: str) -> Iterator[CaseKey]:
+    """The case with a size as large as the spec draws it, with each kind of values."""
+    sizes = {**dict(key.sizes), name: lab.spec.sizes[name].max}
+    if allowed(lab.kata, sizes) and lab.spec.work(sizes) <= LARGE_WORK:
+        yield from (CaseKey.of(lab.spec, sizes, each.name, key.seed) for each in lab.spec.values)
+
+
+def _larger_are_right(trial: Trial, cases: Sequence[CaseKey], ptx: Path, prepared: Prepared | None = None) -> bool:
+    if trial.larger is None:
+        trial.larger = _larger(trial, cases)
+    limit = min(OF_OTHERS, trial.lab.limits.instructions)
+    return all(trial.is_right(key, ptx, limit, prepared) or trial.timed_out for key in trial.larger)
+
+
 def _mixed(lab: Lab) -> Iterator[CaseKey]:
     """Cases of which each size is another named shape's, those of least work first: there are few small ones."""
     spec, named = lab.spec, lab.spec.named_sizes
@@ -1137,7 +1171,8 @@ def _right_ones(
         if not right:
             continue
         changed, mixed = change.applied(text), trial.write_mixed(change)
-        if trial.are_right(cases, changed, limit, mixed) and trial.stays_right(changed, mixed):
+        is_right = trial.are_right(cases, changed, limit, mixed) and trial.stays_right(changed, mixed)
+        if is_right and (trial.of_solution or _larger_are_right(trial, cases, mixed or trial.write(changed))):
             lines.add(change.line)
             most = min(most, rank + behind)
             yield _left_out(trial, change, cases, limit) or change
@@ -1187,8 +1222,10 @@ def _right_calls(trial: Trial, changes: Iterable[LauncherChange], cases: Sequenc
         ptx = trial.write(trial.text.split("\n"))  # loaded again: a call may change the file's variables
         if not trial.is_right(failed, ptx, trial.limit, each.change):
             tried.add(key)
-        elif all(trial.is_right(key, ptx, limit, each.change) for key in cases[1:]) and trial.more_are_right(
-            ptx, each.change
+        elif (
+            all(trial.is_right(key, ptx, limit, each.change) for key in cases[1:])
+            and trial.more_are_right(ptx, each.change)
+            and _larger_are_right(trial, cases, ptx, each.change)
         ):
             lines.add(each.line)
             yield each
