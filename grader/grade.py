@@ -55,7 +55,7 @@ from grader.system.in_order import InOrder
 from grader.system.processes import available_bytes
 from grader.system.stages import recorded, stage
 from grader.system.threads import switch_soon
-from grader.verdict import CaseCounters, Grade, Kind, Verdict
+from grader.verdict import CaseCounters, Grade, Kind, Verdict, format_sizes
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -506,7 +506,8 @@ def _checked(
     last_failure = _last_failure(kata) if options.last_failure else None
     explain = _explained(request, options, tell) if target.device == "gpu" else None
     compiler = _compiler(request, on.checks, options) if target.device == "sim" else None
-    verdict = check(kata, request.spec, on.checks, budget, last_failure, explain, compiler)
+    says = partial(_says_that_it_looks, kata, tell) if tell is not None and sys.stderr.isatty() else None
+    verdict = check(kata, request.spec, on.checks, budget, last_failure, explain, compiler, says)
     if verdict.passed and options.counters and target.device == "sim":
         verdict = replace(verdict, counters=count(kata, request.spec, on.checks, budget))
     if not (verdict.passed and target.device == "gpu" and _timed(kata, options)):
@@ -642,6 +643,12 @@ def _need(*packages: str) -> None:
             "Activate the environment of `make grade` (. .venv/bin/activate), "
             f"or `pip install {' '.join(missing)}` into this one."
         )
+
+
+def _says_that_it_looks(kata: Kata, tell: Tell, verdict: Verdict) -> None:
+    """What is known already, for a learner who waits at a terminal."""
+    at = f" at {format_sizes(verdict.sizes)}" if verdict.sizes else ""
+    tell(f"{kata.name}: {verdict.kind}{at}; looking for the cause")
 
 
 def _compiler(request: Request, sandbox: Sandbox, options: Options) -> Compiler:

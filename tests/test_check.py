@@ -599,6 +599,19 @@ def test_wrong_answer_tells_its_share() -> None:
     assert verdict.kind is Kind.WRONG_ANSWER and 4.0 <= verdict.error_share < 2.0**14
 
 
+def test_who_waits_hears_of_a_failure_before_its_cause_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of a pass, nor where no cause is looked for."""
+    said: list[Verdict] = []
+    off = FakeSandbox(lambda inputs, sizes: {"c": inputs["a"] - inputs["b"]})
+    monkeypatch.setattr(
+        "grader.judge.cause.with_cause", lambda search, shape, verdict: replace(verdict, summary="late")
+    )
+    for box, budget in ((off, replace(QUICK, diagnose=True)), (FakeSandbox(add), QUICK), (off, QUICK)):
+        check(kata(), spec(), box, budget, on_failure=said.append)  # type: ignore[arg-type]
+    [heard] = said
+    assert heard.kind is Kind.WRONG_ANSWER and heard.sizes and heard.summary != "late"
+
+
 def test_exact_values_have_no_tolerance() -> None:
     loose = spec(
         tolerance=Accumulated(terms=lambda sizes: 1000, magnitude=lambda a, b, sizes: abs(a) + abs(b), c=1e6),

@@ -1,7 +1,7 @@
 """Two files of one kata -> what of the second stands for what of the first: functions, constants and variables; and
 both in one form, in which names, parentheses and the order of a sum's terms do not count.
 
-A variable of which nothing but its first value matters is its value.
+A variable that keeps its first value is that value.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from grader.compile.expression_edits import found_in
 from grader.compile.source_tree import WHOLE, Node, Scope, Statement, Tree, Variable
 from grader.content.functions import constants_of
 
-ALIKE = 0.35  # how much of the words of two functions must be the same
-OF_NAME, OF_TYPE, OF_USES, LEAST = 0.3, 0.3, 0.7, 0.45  # what makes two variables alike, and how alike they must be
+SIMILAR = 0.35  # how much of the words of two functions must be the same
+OF_NAME, OF_TYPE, OF_USES, LEAST = 0.3, 0.3, 0.7, 0.45  # what makes two variables similar, and how much is enough
 ROUNDS = 2  # that variables are paired in: what is known of some tells of others
 PURE = re.compile(  # functions that read no memory
     r"(?:min|max|static_cast<.*>|reinterpret_cast<.*>|u?int(?:\d+_t)?|float|size_t|__byte_perm|__popc|__ffs|__clz"
@@ -218,7 +218,7 @@ def words_of(form: str) -> Counter[str]:
 
 
 def likeness(one: Counter[str], other: Counter[str]) -> float:
-    """Of 1: how many of the words of both are the same."""
+    """The share, up to 1, of the words of both that are the same."""
     return 2 * (one & other).total() / max(one.total() + other.total(), 1)
 
 
@@ -228,7 +228,7 @@ def made_by(text: str) -> frozenset[str]:
 
 
 def paired(own: Collection[Side], others: Collection[Side]) -> list[tuple[Side, Side]]:
-    """The functions that stand for each other: those of one name, then such as are most alike."""
+    """The functions that stand for each other: those of one name, then the most similar ones."""
     found = list[tuple[Side, Side]]()
     for each in others:
         same = [
@@ -240,7 +240,7 @@ def paired(own: Collection[Side], others: Collection[Side]) -> list[tuple[Side, 
         found += [(one, each) for _, one in sorted(enumerate(same), key=lambda it: types[it[0]] != types[-1])[:1]]
     left = [each for each in own if all(each is not one for one, _ in found)]
     right = [each for each in others if all(each is not one for _, one in found)]
-    alike = sorted(
+    similar = sorted(
         (
             (-likeness(words_of(one.text(one.tree.body)), words_of(other.text(other.tree.body))), a, b)
             for a, one in enumerate(left)
@@ -249,8 +249,8 @@ def paired(own: Collection[Side], others: Collection[Side]) -> list[tuple[Side, 
         ),
     )
     taken: tuple[set[int], set[int]] = (set(), set())
-    for less, a, b in alike:
-        if -less >= ALIKE and a not in taken[0] and b not in taken[1]:
+    for less, a, b in similar:
+        if -less >= SIMILAR and a not in taken[0] and b not in taken[1]:
             found.append((left[a], right[b]))
             taken[0].add(a)
             taken[1].add(b)
@@ -283,9 +283,9 @@ def pair_variables(own: Side, other: Side) -> None:
     templates = [side.tree.function.templates for side in (other, own)]
     other.names |= dict(zip(*templates, strict=False)) if len(templates[0]) == len(templates[1]) else {}
     for _ in range(ROUNDS):
-        other.learn(_alike(own, other))
+        other.learn(_similar(own, other))
     _hold(own, other)
-    other.learn(_alike(own, other))
+    other.learn(_similar(own, other))
 
 
 def _hold(own: Side, other: Side) -> None:
@@ -296,13 +296,13 @@ def _hold(own: Side, other: Side) -> None:
         name = key[0]
         if names[0][name] == names[1][name] == 1:
             forms = own.form(own.values[mine[name]]), other.form(value)
-            if forms[0] != forms[1] and likeness(*map(words_of, forms)) >= ALIKE:
+            if forms[0] != forms[1] and likeness(*map(words_of, forms)) >= SIMILAR:
                 own.hold(mine[name])
                 other.hold(key)
                 other.learn({key: name})
 
 
-def _alike(own: Side, other: Side) -> dict[Key, str]:
+def _similar(own: Side, other: Side) -> dict[Key, str]:
     first, second = _uses(own), _uses(other)
     pairs = []
     for name, uses in second.items():
@@ -311,9 +311,9 @@ def _alike(own: Side, other: Side) -> dict[Key, str]:
             types = kinds[0] == kinds[1]
             if not types and not _are_numbers(*kinds):
                 continue
-            alike = OF_NAME * (name[0] == one[0]) + OF_TYPE * types + OF_USES * likeness(known, uses)
-            if alike >= LEAST:
-                pairs.append((-alike, name, one))
+            similar = OF_NAME * (name[0] == one[0]) + OF_TYPE * types + OF_USES * likeness(known, uses)
+            if similar >= LEAST:
+                pairs.append((-similar, name, one))
     found: dict[Key, Key] = {}
     for _, name, one in sorted(pairs):
         if name not in found and one not in found.values():

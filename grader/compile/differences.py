@@ -15,7 +15,7 @@ from grader.compile.counterparts import Key, Side, Unspoken, key_of, likeness, s
 from grader.compile.expression_edits import found_in
 from grader.compile.source_tree import ASSIGNING, Closure, Node, Scope, Statement, Variable
 
-ALIKE = 0.4  # of the words of two statements, so that they stand for each other
+SIMILAR = 0.4  # of the words of two statements, so that they stand for each other
 OF_KIND = 0.15  # more for two of one kind
 MOST_RANK = 3
 LONGEST = 70  # letters of a text that words show
@@ -198,7 +198,7 @@ class Comparison:
             self._declared(own, other)
         is_launch = own.kind == "other" and "<<<" in self.own.text(own)
         if is_launch:
-            self._named_alike(own, other)
+            self._of_same_name(own, other)
         if (own.kind in ("simple", "return", "asm", "if", "loop") or is_launch) and not (
             own.parts and len(self.found) > count
         ):
@@ -220,7 +220,7 @@ class Comparison:
             words = f"`{one.name}{one.dims}` is `{one.name}{text}`"
             self.changed.append(Difference("text", begin, end, text, words, 0))
 
-    def _named_alike(self, own: Statement, other: Statement) -> None:
+    def _of_same_name(self, own: Statement, other: Statement) -> None:
         """The values that a launch has names for, where both have as many names."""
         names = [NAME.findall(side.text(one)) for side, one in ((self.own, own), (self.other, other))]
         for pair in dict.fromkeys(zip(*names, strict=True)) if len(names[0]) == len(names[1]) else ():
@@ -376,7 +376,7 @@ def _pairs(sides: Comparison, own: Node, other: Node) -> Iterator[tuple[Node, No
 
 
 def _aligned(first: Sequence[tuple[str, object]], second: Sequence[tuple[str, object]]) -> list[tuple[int, int]]:
-    """The pairs of statements that stand for each other, in the order of both, as much alike as can be."""
+    """The pairs of statements that stand for each other, in the order of both: the most similar ones."""
     best = [[0.0] * (len(second) + 1) for _ in range(len(first) + 1)]
     gains = [[_gain(one, other) for other in second] for one in first]
     for a in range(len(first) - 1, -1, -1):
@@ -397,5 +397,5 @@ def _aligned(first: Sequence[tuple[str, object]], second: Sequence[tuple[str, ob
 def _gain(one: tuple[str, object], other: tuple[str, object]) -> float:
     if one[0] != other[0]:
         return 0.0
-    alike = likeness(one[1], other[1]) + OF_KIND  # type: ignore[arg-type]
-    return alike if alike >= ALIKE else 0.0
+    similar = likeness(one[1], other[1]) + OF_KIND  # type: ignore[arg-type]
+    return similar if similar >= SIMILAR else 0.0

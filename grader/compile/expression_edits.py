@@ -358,8 +358,6 @@ class Expressions(ABC):
             if kinds == {"whole"} and self._is_place(left) and self._is_few(right):
                 self._wrap(node, [*of_quotient(self.of(left), node.sign, self.of(right))])
         self._alternating(node)
-        if node.sign == "*" and left.kind == "binary" and left.sign == "*" and kinds == {"whole"}:
-            self._wrap(left, [*self._with_digit(left)])
         if node.sign in _COMPARING and self.counters and "mma" in self.text:
             for part in node.parts:
                 self._row_of_register(node, part)
@@ -384,7 +382,11 @@ class Expressions(ABC):
                 yield f"`{own}` is `{own} + {each.name}`", f"{own} + {each.name}", 1
 
     def _alternating(self, node: Node) -> None:
-        """The remainder of a loop's counter, and the part of a swizzle that has the bits of a row."""
+        """The remainder of a loop's counter, the part of a swizzle that has the bits of a row, and a number in a
+        product of which a digit is missing."""
+        first = node.parts[0]
+        if node.sign == first.sign == "*" and first.kind == "binary" and self.type_of(first, node.scope) == "whole":
+            self._wrap(first, [*self._with_digit(first)])
         self._wrap(node, [way for of in (accurate, nearest_bit) for way in of(node.sign, *map(self.of, node.parts))])
         if node.sign == "%":
             left, right = map(self.of, node.parts)

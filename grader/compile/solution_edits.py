@@ -108,9 +108,15 @@ def _of_function(writer: Writer, found: Sequence[Difference]) -> list[tuple[Sequ
     for each in found[:MOST]:
         if each.kind == "expression":
             same.setdefault(each.words, []).append(each)
-    edits += [
-        (each, f"{words} in {len(each)} places", each[0].rank + 1) for words, each in same.items() if len(each) > 1
-    ]
+    for words, places in same.items():
+        lines = [*dict.fromkeys(writer.line_at(each.begin) for each in places)]
+        others = ", ".join(map(str, lines[1:]))
+        there = (
+            f"here and on line{'s' * (len(lines) > 2)} {others}" if others else f"in {len(places)} places of the line"
+        )
+        if len(places) > 1:  # a name says little by itself
+            rank = places[0].rank + 1 + (re.match(r"`\w+` is", words) is not None)
+            edits.append((places, f"{words} {there}", rank))
     outer = [_least(each, found) for each in found if each.outer and _is_apart(each, found)]
     for one, two in combinations(outer, 2) if len(outer) <= MOST_PAIRED else ():
         lines = [writer.line_at(each.begin) for each in (one, two)]

@@ -39,12 +39,14 @@ def check(
     last_failure: Path | None = None,
     explain: Explain | None = None,
     compiler: Compiler | None = None,
+    on_failure: Callable[[Verdict], None] | None = None,
 ) -> Verdict:
     """Try shapes until one fails, then the smallest that fails alike; a pass says how many were tried.
 
     ``last_failure`` is the file in which the shape that failed is kept, to be tried first the next time. ``explain``
     runs a case on the simulator, where the sandbox's device does not see why two calls gave different bits.
-    ``compiler`` makes PTX that is close to the file's source.
+    ``compiler`` makes PTX that is close to the file's source. ``on_failure`` gets the verdict before its cause is
+    looked for, which takes longer than all before it.
     Raises SandboxError where the device cannot be used.
     """
     search = Search(kata, spec, sandbox, budget, explain, compiler)
@@ -61,15 +63,23 @@ def check(
     if smallest != failed and search.tried[smallest].kind is Kind.WRONG_ANSWER:
         smallest = by_itself(search, failed, smallest)
     _remember(smallest, last_failure)
-    verdict = search.tried[smallest]
+    verdict = _looked_into(search, smallest, on_failure)
+    alike = [each.error_share for each in search.tried.values() if each.kind is verdict.kind]
+    return replace(verdict, cases=len(search.tried), error_share=max(alike))
+
+
+def _looked_into(search: Search, smallest: CaseKey, on_failure: Callable[[Verdict], None] | None) -> Verdict:
+    """The verdict on the smallest case that fails, with its cause and who wrote the wrong elements."""
     from grader.judge.cause import with_cause, with_writers
 
+    verdict, budget = search.tried[smallest], search.budget
     if budget.diagnose:
+        if on_failure is not None:
+            on_failure(verdict)
         verdict = with_cause(search, smallest, verdict)
     if budget.watch and verdict.kind is Kind.WRONG_ANSWER:
         verdict = with_writers(search, replace(smallest, values=verdict.values or smallest.values), verdict)
-    alike = [each.error_share for each in search.tried.values() if each.kind is verdict.kind]
-    return replace(verdict, cases=len(search.tried), error_share=max(alike))
+    return verdict
 
 
 def prepare(kata: Kata, spec: Spec, budget: SearchBudget, go_on: Callable[[], bool]) -> None:

@@ -526,9 +526,9 @@ def repair(
 ) -> Iterator[Clue]:
     """At most one clue; none where changes on more than LINES lines do, or the file is too large to try.
 
-    First what the launcher gives the CUDA runtime is changed, then the PTX that runs, then the one that is close to the
-    source, where that fails, too; at last two places of either. ``kind`` says how the file fails. What the lines of a
-    finding get their numbers from is changed first. ``is_brief``: what is wrong is known, but for its line.
+    First what the launcher gives the CUDA runtime is changed, then what the solution has otherwise, then the PTX that
+    runs, then the one close to the source; at last two places of either. ``kind`` says how the file fails. What a
+    finding's lines get their numbers from is changed first. ``is_brief``: what is wrong is known, but for its line.
     """
     if program is None or program.device != "sim" or program.ptx.stat().st_size > LARGEST:
         return
@@ -551,10 +551,7 @@ def repair(
         cases += islice(_failing(trial, cases), max(few - len(cases), 0))
         found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
         files = _Files(trial, source, is_brief=is_brief)
-        files.built = compiler.built if compiler is not None else None
-        if kind is Kind.LAUNCH_FAILED and not found:  # no kernel runs
-            found += _found_built(files, cases)
-        elif compiler is not None and not found:
+        if compiler is not None and not found:
             files.compile_with(compiler, beside, folder, own - _missed(trial, finding))
         yield from _clue(files, found, cases, own, finding)
 
@@ -580,6 +577,8 @@ def _clue(
         of_kernels, pair = _of_kernels(files, cases, own, finding, is_found=bool(found))
         kernels_of.cache_clear()  # large, and of no use to another file
         found = [*found, *of_kernels]
+    elif not found:
+        found = [*_found_built(files, cases)]
     if not found and not pair and finding is not None and "past the end" in finding.message:
         found = [*_right_calls(trial, roomier(files.source, own, trial.launched, trial.types), cases)]
     lines = {change.line for change in found or pair}
@@ -618,6 +617,9 @@ class _Files:
     def compile_with(self, compiler: Compiler, beside: ThreadPoolExecutor, folder: str, own: Collection[int]) -> None:
         """Let nvcc run while changes of the code that runs are tried, and make edits of own lines when they are asked
         for."""
+        self.built = compiler.built
+        if self.trial.kind is Kind.LAUNCH_FAILED:
+            return  # no kernel runs
         self.solved = beside.submit(compiler.solved, _folder(folder, "solved"))
         self.make_close = lambda: beside.submit(compiler.source_like, _folder(folder, "close"))
         to = _folder(folder, "edited")
@@ -670,7 +672,7 @@ class _Files:
         return self.of_solution, [*code.changes]
 
     of_solution: Trial | None = None
-    is_solved: bool = False  # something was found that is as in the solution: chance is no reason to doubt it
+    is_solved: bool = False  # what was found is as in the solution: it is not right by chance
     region: frozenset[int] | None = None  # the lines of which some are at fault, where that is known
 
     def are_computed(self, changes: Sequence[Change]) -> bool:
@@ -730,7 +732,7 @@ def _of_answers(files: _Files, cases: Sequence[CaseKey], own: Collection[int]) -
 
 
 def _last_line(whole: Change) -> int:
-    """Of what is as a whole as in the solution."""
+    """The last line of what is as in the solution."""
     found = _LINES.match(whole.words)
     return int(found[1]) if found is not None else whole.line
 
