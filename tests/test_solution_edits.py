@@ -186,6 +186,14 @@ def test_a_constant_of_the_same_name_has_the_solutions_value() -> None:
     assert [(each.line, each.words) for each in variants(own, SOLUTION)[1]] == [(1, "`TILE` is `32`, not `16`")]
 
 
+def test_a_string_has_no_names() -> None:
+    """The constraint of an operand, and a variable of the same name."""
+    asm = '__global__ void k(const float* x, int {0}, int n) {{\n    asm volatile("add %0;" : : "r"({0} {1}));\n}}\n'
+    own, solution = asm.format("q", "- n"), asm.format("r", "+ n")
+    [said] = {each.words for each in towards(own, solution).edits if "asm" in each.words}
+    assert said.endswith('is `asm volatile("add %0;" : : "r"(q + n));`')
+
+
 def test_functions_stand_for_each_other_by_name_then_by_likeness() -> None:
     pairs: list[Comparison] = [*comparisons(OWN, SOLUTION)]
     assert {(each.own.tree.function.name, each.other.tree.function.name) for each in pairs} == {

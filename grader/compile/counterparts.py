@@ -28,6 +28,7 @@ REAL = {"float", "double", "bool", "half", "__half", "__nv_bfloat16"}
 _ORDERED = {">": "<", ">=": "<="}
 _LOOSE = ("+", "*", "&", "|", "^", "&&", "||", "==", "!=")
 _SPLIT = re.compile(r"\w+|[^\w\s]")
+NAMES = re.compile(r'"(?:[^"\\\n]|\\.)*"|(?<![\w.])(?<!->)[A-Za-z_]\w*')  # and strings, which have none
 _MADE = re.compile(r"\b(?:struct|using|enum(?: class)?|class|#define)\s+([A-Za-z_]\w*)")
 
 
@@ -156,12 +157,14 @@ class Side:
 
     def _renamed(self, text: str, scope: Scope | None = None) -> str:
         def name(found: re.Match[str]) -> str:
+            if found[0].startswith('"'):
+                return found[0]
             own = found_in(scope, found[0])
             if own is not None and (value := self.values.get(key_of(own))) is not None:
                 return self.form(value)
             return self.label(own) if own is not None else self.names.get(found[0], found[0])
 
-        return re.sub(r"(?<![\w.])[A-Za-z_]\w*", name, text)
+        return NAMES.sub(name, text)
 
     def of_statement(self, one: Statement) -> str:
         """The same for a statement, with all in it."""
@@ -346,7 +349,7 @@ def _are_numbers(*kinds: tuple[str, int]) -> bool:
 
 def _number(text: str) -> str:
     text = text.replace("'", "")
-    if re.search(r"\.|[eEfF]", text) and not text.lower().startswith("0x"):
+    if re.search(r"\.|[eEfF]", text) and not text.lower().startswith(("0x", "0b")):
         return repr(float(text.rstrip("fFlL")))
     return text.rstrip("uUlL").lower()
 

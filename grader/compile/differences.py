@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from grader.compile.counterparts import Key, Side, Unspoken, key_of, likeness, statements_of, terms_of, words_of
+from grader.compile.counterparts import NAMES, Key, Side, Unspoken, key_of, likeness, statements_of, terms_of, words_of
 from grader.compile.expression_edits import found_in
 from grader.compile.source_tree import ASSIGNING, Closure, Node, Scope, Statement, Variable
 
@@ -82,10 +82,10 @@ class Comparison:
         self, one: Node | Statement, own: Scope | None, inner: Collection[str], visible: Collection[str]
     ) -> str:
         text = self.other.text(one)
-        return NAME.sub(lambda found: self._name(found[0], own, inner, visible), text)
+        return NAMES.sub(lambda found: self._name(found[0], own, inner, visible), text)
 
     def _name(self, name: str, scope: Scope | None, inner: Collection[str], visible: Collection[str]) -> str:
-        if name in inner:
+        if name in inner or name.startswith('"'):
             return name
         if (one := found_in(scope, name)) is None or one.is_fixed:
             known = self.other.names.get(name, name)
