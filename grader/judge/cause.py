@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from grader.devices import Finding
 from grader.devices.counters import Launched, Writer
@@ -26,7 +29,7 @@ from grader.judge.loops import of_loop
 from grader.judge.mixtures import NOT_RESCALED
 from grader.judge.pattern import without_chance, without_last
 from grader.judge.repairs import repair
-from grader.judge.search import CALLS, Search, costs_a_process
+from grader.judge.search import CALLS, Compiler, Search, costs_a_process
 from grader.judge.shared_places import of_shared_place, without_order
 from grader.judge.unset import of_unset
 from grader.judge.verdicts import judge
@@ -99,6 +102,14 @@ def _of_finding(search: Search, shape: CaseKey, verdict: Verdict, finding: Findi
 
 def _diagnosed(search: Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Verdict:
     """The verdict of a wrong answer, on the case that shows most, with all that is found out of it."""
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(1) as beside:
+        compiler = search.compiler
+        if compiler is not None and search.budget.watch:  # while the launcher is called, nvcc has time
+            compiler = replace(compiler, solved_ahead=beside.submit(compiler.solved, Path(folder)))
+        return _diagnosed_with(search, lab, shape, verdict, compiler)
+
+
+def _diagnosed_with(search: Search, lab: Lab, shape: CaseKey, verdict: Verdict, compiler: Compiler | None) -> Verdict:
     try:
         richest, clues = diagnose(lab, shape)
     except MISTAKES as error:  # a repair may be found all the same
@@ -116,7 +127,7 @@ def _diagnosed(search: Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Ve
     found = [*clues, *of_lanes(lab, richest, program), *of_unset(program)]
     if not any(clue.about == "unset" for clue in found):
         is_known = any(clue.about == "formula" and ITSELF not in clue.text for clue in found)
-        found += repair(lab, richest, program, search.compiler, is_brief=is_known)
+        found += repair(lab, richest, program, compiler, is_brief=is_known)
         if any(clue.about == "repair" for clue in found):  # which says more than what the answers look like
             found = [replace(clue, text=clue.text.removesuffix(f": {NOT_RESCALED}")) for clue in found]
     return replace(verdict, clues=sorted_clues(found))

@@ -620,7 +620,7 @@ class _Files:
         self.built = compiler.built
         if self.trial.kind is Kind.LAUNCH_FAILED:
             return  # no kernel runs
-        self.solved = beside.submit(compiler.solved, _folder(folder, "solved"))
+        self.solved = compiler.solved_ahead or beside.submit(compiler.solved, _folder(folder, "solved"))
         self.make_close = lambda: beside.submit(compiler.source_like, _folder(folder, "close"))
         to = _folder(folder, "edited")
 

@@ -14,6 +14,7 @@ import functools
 import gc
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -97,6 +98,7 @@ class Compiler:
     edited: Callable[[Path, Collection[int], Mapping[int, float]], tuple[Path, Sequence[Edit]] | None]
     solved: Callable[[Path], tuple[Path, Sequence[Edit]] | None]  # with what the kata's solution has in other ways
     built: Callable[[str], Program | None]  # another text in the place of the file
+    solved_ahead: Future[tuple[Path, Sequence[Edit]] | None] | None = None  # the same as `solved`, where it has begun
 
 
 @dataclass
