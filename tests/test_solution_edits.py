@@ -9,9 +9,10 @@ import pytest
 
 from grader.compile.differences import Comparison
 from grader.compile.solution_edits import comparisons, towards
-from grader.compile.variants import variants
+from grader.compile.variants import Variant, variants
 from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
+from grader.judge import built_variants
 from grader.verdict import Kind, Verdict
 
 pytestmark = [passed_before.REPOSITORY, pytest.mark.usefixtures("forked_children")]
@@ -200,6 +201,25 @@ def test_functions_stand_for_each_other_by_name_then_by_likeness() -> None:
         ("halved", "half_of"),
         ("my_kernel", "scaled"),
     }
+
+
+@pytest.mark.parametrize(
+    ("right", "said"),
+    [
+        ({"first", "whole"}, [(3, "first")]),
+        ({"second", "whole"}, [(5, "second")]),
+        ({"whole"}, [(3, "lines 3, 5 and 8 are as in the solution")]),
+        ({"first"}, []),  # which is right by chance: not so what has all that is other
+    ],
+)
+def test_one_file_that_is_right_or_all_lines_are_named(
+    right: set[str], said: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ones = [Variant("first", 3, "first"), Variant("second", 5, "second"), Variant("third", 8, "third")]
+    monkeypatch.setattr(built_variants, "variants", lambda text, solution: ("whole", ones))
+    monkeypatch.setattr(built_variants, "_is_right", lambda lab, build, text, cases: text in right)
+    found = built_variants.right_variants(None, None, "", "", [])  # type: ignore[arg-type]
+    assert [(each.line, each.words) for each in found] == said
 
 
 # -- graded ------------------------------------------------------------------------------------------------------------

@@ -715,20 +715,21 @@ def _of_kernels(
 
 
 def _of_answers(files: _Files, cases: Sequence[CaseKey], own: Collection[int]) -> tuple[list[Change], list[Change]]:
-    """The same of wrong answers: first what the solution has otherwise. Where only a whole answer to a TODO or a whole
-    function makes all right, the line at fault is in it: only there are other changes tried."""
+    """The same of wrong answers: first what the solution has otherwise, in kernels, then in the launcher. Where only a
+    whole answer to a TODO or a whole function makes all right, the line at fault is in it: only there are other changes
+    tried."""
     lines = {*fixed_remainders(files.source)} & {*own}
     if lines and (found := _found_edited(files, cases, (), lines)):
         return found, []
-    if found := _found_as_solved(files, cases):
+    if found := _found_solved(files, cases):
+        return found, []
+    whole = _found_solved(files, cases, as_whole=True)
+    if not whole and (found := _found_built(files, cases)):  # no kernel is at fault
         return found, []
     files.begin_close()
-    whole = _found_solved(files, cases, as_whole=True)
     files.region = frozenset(range(whole[0].line, _last_line(whole[0]) + 1)) if whole else None
     found, pair = _of_code(files, cases, own if files.region is None else {*own} & files.region, None, is_found=False)
-    if found or pair or whole:
-        return found or ([] if pair else whole), pair
-    return _found_built(files, cases) if files.as_solved is not None else [], []
+    return found or ([] if pair else whole), pair
 
 
 def _last_line(whole: Change) -> int:
@@ -868,11 +869,6 @@ def _found_solved(files: _Files, cases: Sequence[CaseKey], *, as_whole: bool = F
     found = [*_right_ones(trial, [change for _, change in changes], cases, ranks, OF_NEXT)]
     files.is_solved |= bool(found)
     return found
-
-
-def _found_as_solved(files: _Files, cases: Sequence[CaseKey]) -> list[Change]:
-    """What makes all right as it is in the solution: of kernels; where these are as there, of the launcher."""
-    return _found_solved(files, cases) or (_found_built(files, cases) if files.as_solved is None else [])
 
 
 def _found_built(files: _Files, cases: Sequence[CaseKey]) -> list[Change]:
