@@ -138,6 +138,8 @@ class Comparison:
             if own.kind in ("list", "closure") or other.kind in ("list", "closure"):  # of no type of their own
                 raise Unspoken
             text = self.spoken(other, own.scope)
+            if _bare(text) == _bare(self.own.text(own)):  # a variable's first value, in its place
+                raise Unspoken
         except Unspoken:
             for first in firsts:
                 self.found[first] = replace(self.found[first], outer=outer)
@@ -337,6 +339,10 @@ class Comparison:
 def shortened(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"[()\s]", "", text)
 
 
 def _inner(node: Node) -> Node:

@@ -80,7 +80,7 @@ SOURCE_SECONDS = 1.0  # for code that is close to the source
 WHOLE_SECONDS = 0.6  # of these, for statements as wholes
 EDIT_SECONDS = 2.8  # for edits of the source
 SOLUTION_SECONDS = 2.0  # for edits that the solution tells
-BRIEF, BRIEF_EDITS = 0.6, 1.4  # for changes of PTX and edits, where a formula says what is wrong
+BRIEF, BRIEF_EDITS = 0.6, 1.4  # for changes of PTX and edits, where it is known what is wrong, or in which lines
 EDIT_RANKS = 2  # behind one that is right, only those of so many ranks are tried, too
 FEWEST = 7  # cases that a change makes right: with 5 and 6, causes were named that were none
 EDIT_CASES = 8  # that an edit must make right, at least: there are many, and some are right by chance
@@ -98,7 +98,7 @@ PAIR_CASES = 8  # that two changes at once must make right, at least
 OF_CALL, OF_BYTE, OF_INSTRUCTION = 3.5e-3, 3.5e-8, 8e-8  # what a call, a byte of PTX and a warp instruction cost
 OF_CLOSE_CALL, OF_CLOSE_INSTRUCTION = 4e-3, 7e-8  # of code that is close to the source: most of it copies
 OF_SHARED_BYTE = 1.5e-8  # of all blocks that a call launches
-LEAST_SHARED, MOST_SHARED = 1 << 12, 1 << 20  # of a block, and of all, since not all are there at the same time
+LEAST_SHARED, MOST_SHARED = 1 << 12, 1 << 23  # of a block, and of all, since not all are there at the same time
 OF_SECOND_CHOICE = 0.2  # for PTX that was made in vain
 ROUNDS = 8  # times the instructions of the file's own call, that one call of changed code may take
 LEAST = 2_000
@@ -653,7 +653,8 @@ class _Files:
         if made is None or made[0].stat().st_size > LARGEST_EDITED:
             return None
         ptx, edits = made
-        code, seconds = chosen(ptx.read_text(errors="replace"), edits), BRIEF_EDITS if self.is_brief else EDIT_SECONDS
+        seconds = BRIEF_EDITS if self.is_brief or self.whole else EDIT_SECONDS
+        code = chosen(ptx.read_text(errors="replace"), edits)
         self.edits = self._trial(ptx.parent, code.text, seconds - OF_CHOSEN * ptx.stat().st_size)
         return self.edits, [*code.changes]
 
@@ -673,6 +674,7 @@ class _Files:
 
     of_solution: Trial | None = None
     is_solved: bool = False  # what was found is as in the solution: it is not right by chance
+    whole: list[Change] = field(default_factory=list)  # the answer or the function that is at fault, if that is known
     region: frozenset[int] | None = None  # the lines of which some are at fault, where that is known
 
     def are_computed(self, changes: Sequence[Change]) -> bool:
@@ -711,7 +713,7 @@ def _of_kernels(
     found, pair = _of_code(files, cases, own, finding, is_found=is_found)
     if finding is not None and found and not is_found:
         found = [change for change in _found_solved(files, cases) if ADDED not in change.words] or found
-    return found, pair
+    return found or ([] if pair else files.whole), pair
 
 
 def _of_answers(files: _Files, cases: Sequence[CaseKey], own: Collection[int]) -> tuple[list[Change], list[Change]]:
@@ -723,13 +725,23 @@ def _of_answers(files: _Files, cases: Sequence[CaseKey], own: Collection[int]) -
         return found, []
     if found := _found_solved(files, cases):
         return found, []
-    whole = _found_solved(files, cases, as_whole=True)
-    if not whole and (found := _found_built(files, cases)):  # no kernel is at fault
+    own = _confined(files, cases, own)
+    if not files.whole and (found := _found_built(files, cases)):  # no kernel is at fault
         return found, []
     files.begin_close()
-    files.region = frozenset(range(whole[0].line, _last_line(whole[0]) + 1)) if whole else None
-    found, pair = _of_code(files, cases, own if files.region is None else {*own} & files.region, None, is_found=False)
-    return found or ([] if pair else whole), pair
+    found, pair = _of_code(files, cases, own, None, is_found=False)
+    return found or ([] if pair else files.whole), pair
+
+
+def _confined(files: _Files, cases: Sequence[CaseKey], own: Collection[int]) -> Collection[int]:
+    """Those of the own lines that are in what makes all right if it is as in the solution as a whole; all, if nothing
+    does."""
+    files.whole = _found_solved(files, cases, as_whole=True)
+    if not files.whole:
+        return own
+    first = files.whole[0]
+    files.region = frozenset(range(first.line, _last_line(first) + 1))
+    return {*own} & files.region
 
 
 def _last_line(whole: Change) -> int:
@@ -770,6 +782,7 @@ def _of_code(
         return found or _found_edited(files, cases, near), []
     if not found and not is_found and trial.kind is not Kind.WRONG_ANSWER:
         found = _found_solved(files, cases)
+        own = own if found else _confined(files, cases, own)
     if found or is_found or files.close is None:
         return found, []
     if found := _of_close(files, cases, own, finding):
