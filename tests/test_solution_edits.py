@@ -217,9 +217,9 @@ def test_one_file_that_is_right_or_all_lines_are_named(
 ) -> None:
     ones = [Variant("first", 3, "first"), Variant("second", 5, "second"), Variant("third", 8, "third")]
     monkeypatch.setattr(built_variants, "variants", lambda text, solution: ("whole", ones))
-    monkeypatch.setattr(built_variants, "_is_right", lambda lab, build, text, cases: text in right)
-    found = built_variants.right_variants(None, None, "", "", [])  # type: ignore[arg-type]
-    assert [(each.line, each.words) for each in found] == said
+    monkeypatch.setattr(built_variants, "_right_cases", lambda lab, build, text, cases: 7 * (text in right))
+    found, count = built_variants.right_variants(None, None, "", "", [])  # type: ignore[arg-type]
+    assert [(each.line, each.words) for each in found] == said and count == 7 * bool(said)
 
 
 # -- graded ------------------------------------------------------------------------------------------------------------

@@ -24,25 +24,28 @@ LEAST_RIGHT = 6  # of the cases, where the larger ones take more
 Build = Callable[[str], "Program | None"]
 
 
-def right_variants(lab: Lab, build: Build, text: str, solution: str, cases: Sequence[CaseKey]) -> list[Change]:
-    """At most one: the first that makes all right, if the one with all that is other does; else all together."""
+def right_variants(
+    lab: Lab, build: Build, text: str, solution: str, cases: Sequence[CaseKey]
+) -> tuple[list[Change], int]:
+    """At most one: the first that makes all right, if the one with all that is other does; else all together. And the
+    number of cases that are right with it."""
     whole, ones = variants(text, solution)
-    if not ones or not _is_right(lab, build, whole, cases):
-        return []
+    if not ones or not (every := _right_cases(lab, build, whole, cases)):
+        return [], 0
     for each in ones:
-        if len(ones) == 1 or _is_right(lab, build, each.text, cases):
-            return [Change(each.line, each.words, {})]
+        if count := every if len(ones) == 1 else _right_cases(lab, build, each.text, cases):
+            return [Change(each.line, each.words, {})], count
     first, *more = sorted({each.line for each in ones})
     if not more or len(more) >= MOST_LINES:
-        return []
+        return [], 0
     lines = f"lines {', '.join(map(str, (first, *more[:-1])))} and {more[-1]}"
-    return [Change(first, f"{lines} are as in the solution", {})]
+    return [Change(first, f"{lines} are as in the solution", {})], every
 
 
-def _is_right(lab: Lab, build: Build, text: str, cases: Sequence[CaseKey]) -> bool:
-    """Whether all cases are right, but for those that take too many instructions."""
+def _right_cases(lab: Lab, build: Build, text: str, cases: Sequence[CaseKey]) -> int:
+    """How many cases are right, without those that take too many instructions; 0 where one is wrong."""
     if (program := build(text)) is None:
-        return False
+        return 0
     limits = replace(lab.limits, instructions=min(MOST_INSTRUCTIONS, lab.limits.instructions))
     count = 0
     with suppress(SandboxError), Sandbox(program.device) as sandbox:
@@ -53,6 +56,6 @@ def _is_right(lab: Lab, build: Build, text: str, cases: Sequence[CaseKey]) -> bo
             if any(finding.kind == Kind.TIME_OUT for finding in outcome.findings) and key != cases[0]:
                 continue
             if outcome.findings or judged(case, outcome).wrong:
-                return False
+                return 0
             count += 1
-    return count >= min(len(cases), LEAST_RIGHT)
+    return count if count >= min(len(cases), LEAST_RIGHT) else 0

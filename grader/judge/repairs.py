@@ -730,6 +730,7 @@ def _of_answers(files: _Files, cases: Sequence[CaseKey], own: Collection[int]) -
         return found, []
     files.begin_close()
     found, pair = _of_code(files, cases, own, None, is_found=False)
+    files.is_solved &= not found and not pair
     return found or ([] if pair else files.whole), pair
 
 
@@ -889,8 +890,9 @@ def _found_built(files: _Files, cases: Sequence[CaseKey]) -> list[Change]:
     if files.built is None or len(cases) < LEAST_CASES:
         return []
     solution = files.trial.lab.kata.solution_path.read_text(encoding="utf-8", errors="replace")
-    found = right_variants(files.trial.lab, files.built, files.source, solution, cases)
-    files.trial.confirmed = len(cases) if found else files.trial.confirmed
+    found, count = right_variants(files.trial.lab, files.built, files.source, solution, cases)
+    if found:
+        files.trial.confirmed, files.is_solved = count, True
     return found
 
 
