@@ -294,6 +294,21 @@ def _request(kata: Kata, source: Source, target: Target, options: Options) -> Re
     return Request(kata, load_spec(kata), source, target, options.warnings_are_errors, options.together, within)
 
 
+# What is wrong on a GPU and may be on the simulator, which then says more.
+TOLD_BY_SIMULATOR = (
+    Kind.WRONG_ANSWER,
+    Kind.OUT_OF_BOUNDS,
+    Kind.MISALIGNED,
+    Kind.UNINITIALISED,
+    Kind.RACE,
+    Kind.DEADLOCK,
+    Kind.LAUNCH_FAILED,
+    Kind.CRASH,
+    Kind.TIME_OUT,
+    Kind.NOT_REPEATABLE,
+)
+
+
 def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None) -> tuple[Verdict, ...]:
     _need("numpy", "hypothesis")
     gpu = find_gpu()
@@ -303,7 +318,7 @@ def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None)
     verdicts: list[Verdict] = []
     for target in found:
         request = _request(kata, source, target, options)
-        budget = budget_of(options, target, after_gpu=bool(verdicts))
+        budget = budget_of(options, target, after_gpu=bool(verdicts) and verdicts[-1].passed)
 
         def judged(
             on: _Devices, turn: GpuTurn, ahead: Ahead, request: Request = request, budget: SearchBudget = budget
@@ -312,9 +327,12 @@ def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None)
 
         verdict = _on_device(request, options, tell, judged)
         verdicts.append(replace(verdict, device=str(target)))
-        if not verdict.passed:
+        if not verdict.passed and verdict.kind not in TOLD_BY_SIMULATOR:
             break
-    return tuple(verdicts)
+    # What the simulator finds wrong, too, it tells with its line and cause.
+    told = [verdict for verdict, target in zip(verdicts, found, strict=False) if target.device == "sim"]
+    told = [verdict for verdict in told if verdict.kind in TOLD_BY_SIMULATOR]
+    return (*told, *(verdict for verdict in verdicts if verdict not in told))
 
 
 @dataclass(frozen=True)

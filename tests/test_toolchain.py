@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from facts import all_of, has
@@ -27,6 +28,7 @@ from grader.compile.toolchain import (
 )
 from grader.content.catalog import Kata
 from grader.grade import Options
+from grader.verdict import Kind, Verdict
 
 NVCC = """\
 #!/bin/sh
@@ -385,3 +387,36 @@ def test_workers_share_out_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     for few in ("3", ""):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", few)
         assert gpu_of_worker(1) == {}
+
+
+@pytest.mark.parametrize(
+    ("on_gpu", "on_sim", "shown"),
+    [
+        (Kind.PASS, Kind.PASS, ["gpu", "sim"]),
+        (Kind.WRONG_ANSWER, Kind.WRONG_ANSWER, ["sim", "gpu"]),  # which says who wrote the element, and on which line
+        (Kind.CRASH, Kind.OUT_OF_BOUNDS, ["sim", "gpu"]),
+        (Kind.WRONG_ANSWER, Kind.PASS, ["gpu", "sim"]),
+        (Kind.WRONG_ANSWER, Kind.UNSUPPORTED, ["gpu", "sim"]),
+        (Kind.PASS, Kind.RACE, ["sim", "gpu"]),
+        (Kind.TOO_SLOW, Kind.PASS, ["gpu"]),
+    ],
+)
+def test_what_a_gpu_finds_wrong_the_simulator_explains(
+    on_gpu: Kind, on_sim: Kind, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds, after = {"gpu": on_gpu, "sim": on_sim}, list[bool]()
+
+    def on_device(request: SimpleNamespace, *_: object) -> Verdict:
+        return Verdict(kinds[request.device], request.device)
+
+    for name, stub in {
+        "find_gpu": lambda: None,
+        "targets": lambda *_: (pipeline.Target("gpu", "sm_90a"), pipeline.Target("sim", "sm_90a")),
+        "_request": lambda kata, source, target, options: SimpleNamespace(device=target.device),
+        "_on_device": on_device,
+        "budget_of": lambda options, target, after_gpu: after.append(after_gpu),
+    }.items():
+        monkeypatch.setattr(pipeline, name, stub)
+    verdicts = pipeline._on_devices(None, None, Options(), None)  # type: ignore[arg-type]
+    assert [verdict.summary for verdict in verdicts] == shown
+    assert after == [False, on_gpu is Kind.PASS][: len(shown)]  # else the simulator tries all that it can
