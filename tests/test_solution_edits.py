@@ -187,6 +187,16 @@ def test_a_constant_of_the_same_name_has_the_solutions_value() -> None:
     assert [(each.line, each.words) for each in variants(own, SOLUTION)[1]] == [(1, "`TILE` is `32`, not `16`")]
 
 
+def test_a_value_of_another_type_is_a_difference() -> None:
+    """It is the same, but for what it is rounded to; whole numbers are not."""
+    text = "__global__ void k(float* y, int n) {{\n    const {0} scale = 1.0f / n;\n    y[n] = scale * {1};\n}}\n"
+    of = {each: text.format(each, "n") for each in ("half", "float", "int64_t", "int")}
+    assert [(each.line, each.words) for each in variants(of["half"], of["float"])[1]] == [
+        (2, "`scale` is declared as `const float`, not as `const half`")
+    ]
+    assert variants(of["int"], of["int64_t"]) == variants(of["float"], of["float"]) == ("", [])
+
+
 def test_a_string_has_no_names() -> None:
     """The constraint of an operand, and a variable of the same name."""
     asm = '__global__ void k(const float* x, int {0}, int n) {{\n    asm volatile("add %0;" : : "r"({0} {1}));\n}}\n'

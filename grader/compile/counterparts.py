@@ -292,14 +292,17 @@ def pair_variables(own: Side, other: Side) -> None:
 
 
 def _hold(own: Side, other: Side) -> None:
-    """Values of one name that are not the same are compared where they are given it, not where they are used."""
+    """Values of one name that are not the same, or rounded to another type, are compared where they are given it, not
+    where they are used."""
     names = Counter(name for name, _ in own.values), Counter(name for name, _ in other.values)
     mine = {key[0]: key for key in own.values}
     for key, value in [*other.values.items()]:
         name = key[0]
         if names[0][name] == names[1][name] == 1:
             forms = own.form(own.values[mine[name]]), other.form(value)
-            if forms[0] != forms[1] and likeness(*map(words_of, forms)) >= SIMILAR:
+            kinds = [_kind(side.locals[one][0])[0] for side, one in ((own, mine[name]), (other, key))]
+            is_rounded = kinds[0] != kinds[1] and "auto" not in kinds and not {*kinds} <= WHOLE
+            if (forms[0] != forms[1] or is_rounded) and likeness(*map(words_of, forms)) >= SIMILAR:
                 own.hold(mine[name])
                 other.hold(key)
                 other.learn({key: name})
