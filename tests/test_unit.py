@@ -22,6 +22,7 @@ from grader.content.source_file import source_of
 from grader.content.spec import load_spec
 from grader.devices.sim import engine_library
 from grader.grade import Options, grade
+from grader.judge import built_variants
 from grader.output.verdict_text import explanation
 from grader.storage.cache import cache_folder
 from grader.verdict import Grade, Kind
@@ -466,6 +467,8 @@ def use_the_usual_engine(patch: pytest.MonkeyPatch) -> None:
     that is close to the source: there is none of a file of a unit."""
     patch.setattr(source_like, "source_like_ptx", lambda *_: None)
     patch.setattr(source_like, "edited_ptx", lambda *_: None)
+    patch.setattr(source_like, "solved_ptx", lambda *_: None)
+    patch.setattr(built_variants, "variants", lambda *_: ("", []))
     library = engine_library(cache_folder())
     patch.setattr(pipeline, "engine_library", lambda folder, **_: library)
 
