@@ -329,10 +329,9 @@ def _on_devices(kata: Kata, source: Source, options: Options, tell: Tell | None)
         verdicts.append(replace(verdict, device=str(target)))
         if not verdict.passed and verdict.kind not in TOLD_BY_SIMULATOR:
             break
-    # What the simulator finds wrong, too, it tells with its line and cause.
-    told = [verdict for verdict, target in zip(verdicts, found, strict=False) if target.device == "sim"]
-    told = [verdict for verdict in told if verdict.kind in TOLD_BY_SIMULATOR]
-    return (*told, *(verdict for verdict in verdicts if verdict not in told))
+    if verdicts[-1].kind in TOLD_BY_SIMULATOR:  # with its line and cause: the simulator comes last
+        verdicts.reverse()
+    return tuple(verdicts)
 
 
 @dataclass(frozen=True)

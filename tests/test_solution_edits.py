@@ -206,7 +206,7 @@ def test_a_string_has_no_names() -> None:
 
 
 def test_functions_stand_for_each_other_by_name_then_by_likeness() -> None:
-    pairs: list[Comparison] = [*comparisons(OWN, SOLUTION)]
+    pairs: list[Comparison] = comparisons(OWN, SOLUTION)[0]
     assert {(each.own.tree.function.name, each.other.tree.function.name) for each in pairs} == {
         ("halved", "half_of"),
         ("my_kernel", "scaled"),

@@ -75,6 +75,7 @@ class Change:
     lines: Mapping[int, str]
     loops: int = 0  # around what it adds
     then: str = ""  # the line with the change, where the words do not say which of several places it is about
+    last: int = 0  # of the file's lines, where several are replaced as a whole
 
     def applied(self, text: Sequence[str]) -> list[str]:
         changed = [*text]

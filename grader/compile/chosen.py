@@ -98,7 +98,7 @@ def chosen(ptx: str, edits: Sequence[Edit]) -> Chosen:
     for edit, lines in jumps.items():  # these replace other lines
         found[edit] = found.get(edit, {}) | lines
     changes = [
-        (each, Change(each.line, each.words, found[each.number], then=each.then))
+        (each, Change(each.line, each.words, found[each.number], then=each.then, last=each.last))
         for each in edits
         if each.number in found
     ]

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from grader.compile.edit_writer import WORD
-from grader.compile.expression_edits import found_in
+from grader.compile.expression_edits import found_in, ungrouped
 from grader.compile.source_tree import WHOLE, Node, Scope, Statement, Tree, Variable
-from grader.content.functions import constants_of
+from grader.content.functions import Code, constants_of
 
 SIMILAR = 0.35  # how much of the words of two functions must be the same
 OF_NAME, OF_TYPE, OF_USES, LEAST = 0.3, 0.3, 0.7, 0.45  # what makes two variables similar, and how much is enough
@@ -46,6 +46,7 @@ class Side:
 
     tree: Tree
     plain: str  # the file without comments
+    code: Code
     is_first: bool
     names: dict[str, str] = field(default_factory=dict)
     labels: dict[Key, str] = field(default_factory=dict)
@@ -74,10 +75,9 @@ class Side:
 
     def _is_steady(self, variable: Variable, one: Statement) -> bool:
         """Whether neither it nor what its value is made of is set after its declaration; but for a loop's variable."""
-        after, known = self.plain[one.end : self.tree.body.end], {name for name, _ in self.depths}
-        names = {*WORD.findall(self.text(one.nodes[0]))} - known
+        names = {*WORD.findall(self.text(one.nodes[0]))} - {name for name, _ in self.depths}
         names |= set() if variable.is_const else {variable.name}
-        return not any(_is_set(name, after) for name in names)
+        return not any(self.code.is_assigned(name, one.end, self.tree.body.end) for name in names)
 
     @cached_property
     def firsts(self) -> dict[Key, Node]:
@@ -206,9 +206,7 @@ def statements_of(one: Statement) -> Iterator[Statement]:
 
 def terms_of(node: Node, sign: str) -> Iterator[Node]:
     """``a + (b + c)`` -> a, b, c"""
-    inner = node
-    while inner.kind == "group":
-        inner = inner.parts[0]
+    inner = ungrouped(node)
     if inner.kind == "binary" and inner.sign == sign:
         for part in inner.parts:
             yield from terms_of(part, sign)
@@ -365,9 +363,3 @@ def _is_pure(node: Node) -> bool:
     if node.kind == "call" and not PURE.match(node.sign):
         return False
     return all(map(_is_pure, node.parts))
-
-
-def _is_set(name: str, body: str) -> bool:
-    """Whether it is set after its declaration, or its place is given away."""
-    sets = rf"(?<![\w.]){name}\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|(?:\+\+|--)\s*{name}\b|(?<![\w.]){name}\s*(?:\+\+|--)"
-    return re.search(sets, body) is not None or re.search(rf"(?<![&\w])&\s*{name}\b", body) is not None

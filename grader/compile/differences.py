@@ -7,13 +7,14 @@ A place may be within another: the difference of two sums is the sum, or the one
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from grader.compile.counterparts import NAMES, Key, Side, Unspoken, key_of, likeness, statements_of, terms_of, words_of
-from grader.compile.expression_edits import found_in
-from grader.compile.source_tree import ASSIGNING, Closure, Node, Scope, Statement, Variable
+from grader.compile.expression_edits import found_in, shortened, ungrouped
+from grader.compile.source_tree import ASSIGNING, Closure, Node, Scope, Statement
 
 SIMILAR = 0.4  # of the words of two statements, so that they stand for each other
 OF_KIND = 0.15  # more for two of one kind
@@ -23,12 +24,15 @@ _NO_PLACE = re.compile(r"reinterpret_cast<[^<>]*&>\(\(")  # of a value that has 
 NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
 
 
+Kind = tuple[str, Counter[str]]  # of a statement, and its words
+
+
 @dataclass(frozen=True)
 class Difference:
     """``kind``: an ``expression``, a ``place`` (which is written), a ``statement`` in whose place is ``text``, one
     ``before`` or ``behind`` which that stands, one that is ``moved`` before the place ``to``, or a piece of ``text``.
 
-    ``outer``: it is in no other.
+    ``outer``: it is in no other. ``to`` is also where an answer or a body ends that is replaced as a whole.
     """
 
     kind: str
@@ -120,7 +124,7 @@ class Comparison:
 
     def expression(self, own: Node, other: Node, *, is_place: bool = False, outer: bool = True) -> int:
         """All differences of two expressions; the rank of the whole, -1 where there is none."""
-        own, other = _inner(own), _inner(other)
+        own, other = ungrouped(own), ungrouped(other)
         if self._same(own, other):
             return -1
         if isinstance(own, Closure) and isinstance(other, Closure) and own.body is not None and other.body is not None:
@@ -130,7 +134,7 @@ class Comparison:
             return self.expression(own, value, outer=outer)
         place = len(self.found)
         if own.kind == "call" and own.sign == other.sign and _NO_PLACE.match(f"{own.sign}(("):
-            values = [side.value(_inner(one.parts[0])) for side, one in ((self.own, own), (self.other, other))]
+            values = [side.value(ungrouped(one.parts[0])) for side, one in ((self.own, own), (self.other, other))]
             if values[0] is not None and values[1] is not None:
                 return self.expression(values[0], values[1], outer=outer)
         rank, firsts = self._within(own, other, outer=outer)
@@ -145,7 +149,7 @@ class Comparison:
                 self.found[first] = replace(self.found[first], outer=outer)
             return rank
         kind = "place" if is_place else "expression"
-        words = f"`{shortened(self.own.text(own))}` is `{shortened(text)}`"
+        words = f"`{_shown(self.own.text(own))}` is `{_shown(text)}`"
         self.found.insert(place, Difference(kind, own.begin, own.end, text, words, rank, outer))
         return rank
 
@@ -211,7 +215,10 @@ class Comparison:
         if not len(own.declared) == len(other.declared) == 1 or not own.declared[0].at:
             return
         one, two = own.declared[0], other.declared[0]
-        kinds = [" ".join(side.plain[part.begin : each.at].split()) for side, part, each in self._both(own, other)]
+        kinds = [
+            " ".join(side.plain[part.begin : part.declared[0].at].split())
+            for side, part in ((self.own, own), (self.other, other))
+        ]
         if one.type != two.type and "auto" not in kinds:
             words = f"`{one.name}` is declared as `{kinds[1]}`, not as `{kinds[0]}`"
             self.changed.append(Difference("text", own.begin, one.at, f"{kinds[1]} ", words, 0))
@@ -232,10 +239,6 @@ class Comparison:
                 if one is not None and two is not None:
                     self.expression(one, two, outer=False)
 
-    def _both(self, own: Statement, other: Statement) -> Iterator[tuple[Side, Statement, Variable]]:
-        yield self.own, own, own.declared[0]
-        yield self.other, other, other.declared[0]
-
     def _root(self, own: Node, other: Node, *, outer: bool) -> None:
         """Two expressions that are statements: they may assign."""
         if own.kind == other.kind == "binary" and own.sign == other.sign and own.sign in ASSIGNING:
@@ -251,9 +254,7 @@ class Comparison:
                 self.expression(own, other, outer=outer)
 
     def _parts(self, own: Statement, other: Statement) -> None:
-        if own.kind == "block":
-            self._lists(own, other)
-        elif own.kind == "if":
+        if own.kind == "if":
             for one, two in zip(own.parts, other.parts, strict=True):
                 self._lists(_within(one), _within(two))
         else:
@@ -264,7 +265,7 @@ class Comparison:
         if not instead:
             for each in run:
                 if each.kind != "declaration":
-                    words = f"`{shortened(self.own.text(each))}` is left out"
+                    words = f"`{_shown(self.own.text(each))}` is left out"
                     self.found.append(Difference("statement", each.begin, each.end, ";", words, 1))
         else:
             self._replaced(run, instead, outer=True)
@@ -280,12 +281,12 @@ class Comparison:
         if not text.rstrip().endswith((";", "}")):
             return
         whole = self.own.plain[run[0].begin : run[-1].end]
-        words = f"`{shortened(whole)}` is `{shortened(text)}`"
+        words = f"`{_shown(whole)}` is `{_shown(text)}`"
         lines = [self.own.plain.count("\n", 0, each) + 1 for each in (run[0].begin, run[-1].end)]
         if lines[0] < lines[1] and max(len(" ".join(whole.split())), len(text)) > LONGEST:
             words = f"lines {lines[0]} to {lines[1]} are as in the solution"
         if (condition := self._guard(run, instead)) is not None:
-            words = f"`{shortened(whole)}` is executed only where `{condition}`"
+            words = f"`{_shown(whole)}` is executed only where `{condition}`"
         self.found.append(
             Difference("statement", run[0].begin, run[-1].end, text, words, 2 if outer else MOST_RANK, outer)
         )
@@ -297,7 +298,7 @@ class Comparison:
         inner = [*map(self.other.of_statement, self.other.of_block(instead[0]))]
         if inner != [*map(self.own.of_statement, run)]:
             return None
-        return shortened(self.spoken(instead[0].nodes[0], run[0].scope))
+        return _shown(self.spoken(instead[0].nodes[0], run[0].scope))
 
     def _added(
         self, own: Statement, before: Statement | None, after: Statement | None, added: Sequence[Statement]
@@ -313,10 +314,10 @@ class Comparison:
             except Unspoken:
                 continue
             if before is not None:
-                words = f"`{shortened(text)}` stands behind `{shortened(self.own.text(before))}`"
+                words = f"`{_shown(text)}` stands behind `{_shown(self.own.text(before))}`"
                 found = Difference("behind", before.begin, before.end, f"{{{text}}}", words, int(len(run) > 1))
             elif after is not None:
-                words = f"`{shortened(text)}` stands before `{shortened(self.own.text(after))}`"
+                words = f"`{_shown(text)}` stands before `{_shown(self.own.text(after))}`"
                 found = Difference("before", after.begin, after.end, f"{{{text}}}", words, int(len(run) > 1))
             else:
                 continue
@@ -332,23 +333,16 @@ class Comparison:
                 if each.kind != "declaration" and self.own.of_statement(each) == form:
                     to = there.begin if there.kind == "before" else there.end
                     side = there.words.partition(" stands ")[2]
-                    words = f"`{shortened(self.own.text(each))}` stands {side}"
+                    words = f"`{_shown(self.own.text(each))}` stands {side}"
                     yield Difference("moved", each.begin, each.end, there.text, words, 0, to=to)
 
 
-def shortened(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+def _shown(text: str) -> str:
+    return shortened(text, LONGEST)
 
 
 def _bare(text: str) -> str:
     return re.sub(r"[()\s]", "", text)
-
-
-def _inner(node: Node) -> Node:
-    while node.kind == "group":
-        node = node.parts[0]
-    return node
 
 
 def _within(one: Statement) -> Statement:
@@ -381,7 +375,7 @@ def _pairs(sides: Comparison, own: Node, other: Node) -> Iterator[tuple[Node, No
             yield one, two, is_place
 
 
-def _aligned(first: Sequence[tuple[str, object]], second: Sequence[tuple[str, object]]) -> list[tuple[int, int]]:
+def _aligned(first: Sequence[Kind], second: Sequence[Kind]) -> list[tuple[int, int]]:
     """The pairs of statements that stand for each other, in the order of both: the most similar ones."""
     best = [[0.0] * (len(second) + 1) for _ in range(len(first) + 1)]
     gains = [[_gain(one, other) for other in second] for one in first]
@@ -400,8 +394,8 @@ def _aligned(first: Sequence[tuple[str, object]], second: Sequence[tuple[str, ob
     return pairs
 
 
-def _gain(one: tuple[str, object], other: tuple[str, object]) -> float:
+def _gain(one: Kind, other: Kind) -> float:
     if one[0] != other[0]:
         return 0.0
-    similar = likeness(one[1], other[1]) + OF_KIND  # type: ignore[arg-type]
+    similar = likeness(one[1], other[1]) + OF_KIND
     return similar if similar >= SIMILAR else 0.0

@@ -39,13 +39,15 @@ _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 @dataclass(frozen=True)
 class Edit:
     """``line`` is the file's; ``words`` say what is other than the file says. The likeliest have the least ``rank``.
-    ``then`` is the line with the edit, where the words do not say which of several places they are about."""
+    ``then`` is the line with the edit, where the words do not say which of several places they are about. ``last`` is
+    its last line, where it replaces several as a whole."""
 
     number: int
     line: int
     words: str
     rank: int
     then: str = ""
+    last: int = 0
 
 
 @dataclass(frozen=True)
@@ -115,10 +117,10 @@ class Writer:
             return 0
         return self.edit(place, words, rank)
 
-    def edit(self, place: int, words: str, rank: int) -> int:
+    def edit(self, place: int, words: str, rank: int, last: int = 0) -> int:
         """The number of a new edit."""
         words = " ".join(words.split())
-        self.edits.append(Edit(len(self.edits) + 1, self.line_at(place), words, rank, self._then(place, words)))
+        self.edits.append(Edit(len(self.edits) + 1, self.line_at(place), words, rank, self._then(place, words), last))
         return len(self.edits)
 
     def _then(self, place: int, words: str) -> str:

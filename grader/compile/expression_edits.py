@@ -357,7 +357,7 @@ class Expressions(ABC):
             self._divisor(right)
             if kinds == {"whole"} and self._is_place(left) and self._is_few(right):
                 self._wrap(node, [*of_quotient(self.of(left), node.sign, self.of(right))])
-        self._alternating(node)
+        self._of_sign(node)
         if node.sign in _COMPARING and self.counters and "mma" in self.text:
             for part in node.parts:
                 self._row_of_register(node, part)
@@ -381,7 +381,7 @@ class Expressions(ABC):
             if is_digit and each.name not in names:
                 yield f"`{own}` is `{own} + {each.name}`", f"{own} + {each.name}", 1
 
-    def _alternating(self, node: Node) -> None:
+    def _of_sign(self, node: Node) -> None:
         """The remainder of a loop's counter, the part of a swizzle that has the bits of a row, and a number in a
         product of which a digit is missing."""
         first = node.parts[0]
@@ -394,7 +394,7 @@ class Expressions(ABC):
                 if counter == left:
                     self._wrap(node, [*of_counter(self.of(node), counter, step, right)])
         for part in node.parts if node.sign == "^" else ():
-            inner = _ungrouped(part)
+            inner = ungrouped(part)
             if inner.kind == "binary" and inner.sign in ("/", "%") and inner.parts[1].kind == "number":
                 first = inner.parts[0]
                 is_shifted = first.kind == "binary" and first.sign == "/" and first.parts[1].kind == "number"
@@ -420,7 +420,7 @@ class Expressions(ABC):
 
     def _divisor(self, node: Node) -> None:
         """A product or quotient of whole numbers that something is divided by is one of the function's sizes."""
-        inner = _ungrouped(node)
+        inner = ungrouped(node)
         if inner.kind == "binary" and inner.sign in ("*", "/") and self.type_of(inner, node.scope) == "whole":
             given = {each.name for each in self.tree.parameters}
             sizes = [name for name in self._sizes(inner) if name in given]
@@ -474,7 +474,7 @@ class Expressions(ABC):
 
     def _wide_shift(self, target: Node, value: Node) -> Iterator[tuple[str, str, int]]:
         """A bit that is shifted in 32 bits and goes to a variable of 64."""
-        shift = _ungrouped(value)
+        shift = ungrouped(value)
         if target.kind != "name" or shift.kind != "binary" or shift.sign != "<<":
             return
         one = found_in(target.scope, self.of(target))
@@ -530,7 +530,7 @@ class Expressions(ABC):
             names = [each.name for each in node.scope or () if kind_of(each) == "floating"]
             near = [name for name in names if self.is_near(node, name) and name not in WORD.findall(self.of(node))]
             yield from ((f"`{own}` is `{own} - {name}`", f"({left} {sign} {right}) - {name}", 6) for name in near[:3])
-        if sign in _COMPARING and (product := _ungrouped(node.parts[0])).kind == "binary" and product.sign == "*":
+        if sign in _COMPARING and (product := ungrouped(node.parts[0])).kind == "binary" and product.sign == "*":
             one, other = map(self.of, product.parts)
             yield f"`{own}` is `{one} {sign} {right} / {other}`", f"({one}) {sign} ({right}) / ({other})", 4
         called = node.parts[0]
@@ -541,10 +541,10 @@ class Expressions(ABC):
     def _transposed(self, node: Node) -> Iterator[tuple[str, str, int]]:
         """``row * cols + col`` is ``col * rows + row``: the matrix is stored the other way round. So is what a pointer
         points to."""
-        product, last = map(_ungrouped, node.parts)
+        product, last = map(ungrouped, node.parts)
         before = ""
         if product.kind == "binary" and product.sign == "+" and self._is_pointer(product.parts[0]):
-            before, product = f"{self.of(product.parts[0])} + ", _ungrouped(product.parts[1])
+            before, product = f"{self.of(product.parts[0])} + ", ungrouped(product.parts[1])
         if product.kind != "binary" or product.sign != "*" or last.kind not in ("name", "member"):
             return
         first, pitch, behind = (self.of(each) for each in (*product.parts, last))
@@ -998,9 +998,10 @@ def any_of(chosen: Sequence[tuple[int, str]]) -> str:
     return f"{VARIABLE}-{chosen[0][0]}u<{len(chosen)}u"
 
 
-def shortened(text: str) -> str:
+def shortened(text: str, most: int = 60) -> str:
+    """In one line of at most so many letters."""
     text = " ".join(text.split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def found_in(scope: Scope | None, name: str) -> Variable | None:
@@ -1032,9 +1033,9 @@ def chain_of(node: Node) -> list[Node]:
     return [node, *found[::-1]]
 
 
-def _ungrouped(node: Node) -> Node:
+def ungrouped(node: Node) -> Node:
     """What stands in parentheses."""
-    return _ungrouped(node.parts[0]) if node.kind == "group" else node
+    return ungrouped(node.parts[0]) if node.kind == "group" else node
 
 
 def is_sum(node: Node) -> bool:

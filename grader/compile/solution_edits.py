@@ -31,7 +31,7 @@ def towards(text: str, solution: str, without: AbstractSet[int] = frozenset()) -
     writer = Writer(text, frozenset(), {})
     chosen: list[tuple[Sequence[Difference], str, int]] = []
     equal = list[Function]()
-    for comparison in comparisons(text, solution):
+    for comparison in comparisons(text, solution)[0]:
         if comparison.is_equal:
             equal.append(comparison.own.tree.function)
             continue
@@ -69,26 +69,27 @@ def _answers(writer: Writer, solution: str) -> Iterator[Difference]:
             begin += len(writer.plain[begin:end]) - len(writer.plain[begin:end].lstrip())
             last = begin + len(writer.plain[begin:end].rstrip())
             words = _whole(f"the answer to TODO({own.number})", writer.line_at(begin), writer.line_at(last - 1))
-            yield Difference("statement", begin, last, text, words, OF_ANSWER)
+            yield Difference("statement", begin, last, text, words, OF_ANSWER, to=last - 1)
 
 
-def comparisons(text: str, solution: str, *, others: bool = False) -> Iterator[Comparison]:
-    """One for each device function that stands for one of the solution; or for each of the ``others``."""
+def comparisons(text: str, solution: str) -> tuple[list[Comparison], list[Comparison]]:
+    """One for each device function that stands for one of the solution; and for each other function."""
     names = constants_between(text, solution)
-    every = [paired(*_sides(text, solution, others=each)) for each in (False, True)]
-    names |= {two.tree.function.name: one.tree.function.name for pairs in every for one, two in pairs}
+    device, host = (paired(*_sides(text, solution, others=each)) for each in (False, True))
+    names |= {two.tree.function.name: one.tree.function.name for one, two in (*device, *host)}
     common = {*constants_of(text), *(each.name for each in Code(text).functions), *made_by(text)}
     foreign = {*constants_of(solution), *(each.name for each in Code(solution).functions), *made_by(solution)} - common
-    for one, two in every[others]:
+    for one, two in (*device, *host):
         two.names |= names
         pair_variables(one, two)
-        yield Comparison(one, two, common, foreign)
+    of_device, others = ([Comparison(*pair, common, foreign) for pair in pairs] for pairs in (device, host))
+    return of_device, others
 
 
 def _sides(*texts: str, others: bool) -> list[list[Side]]:
     return [
-        [Side(tree, blanked(text), is_first) for tree in trees_of(text, others=others)]
-        for text, is_first in zip(texts, (True, False), strict=True)
+        [Side(tree, blanked(text), code, is_first) for tree in trees_of(text, others=others)]
+        for text, code, is_first in zip(texts, map(Code, texts), (True, False), strict=True)
     ]
 
 
@@ -161,14 +162,15 @@ def _body(comparison: Comparison) -> Difference | None:
     place = own.body.begin + 1
     lines = [comparison.own.plain.count("\n", 0, each) + 1 for each in (place, own.body.end)]
     words = _whole(f"the body of `{own.function.name}`", *lines)
-    return Difference("before", place, place, f"{{{text}{ends}}}", words, OF_BODY)
+    return Difference("before", place, place, f"{{{text}{ends}}}", words, OF_BODY, to=own.body.end)
 
 
 def _written(writer: Writer, chosen: Sequence[tuple[Sequence[Difference], str, int]]) -> Edited:
     numbers: dict[Difference, list[int]] = {}
     for differences, words, rank in chosen:
         first = differences[0]
-        number = writer.edit(first.end - 1 if first.kind == "behind" else first.begin, words, rank)
+        last = writer.line_at(first.to) if rank in (OF_ANSWER, OF_BODY) else 0
+        number = writer.edit(first.end - 1 if first.kind == "behind" else first.begin, words, rank, last)
         for each in differences:
             numbers.setdefault(each, []).append(number)
     for each, known in numbers.items():

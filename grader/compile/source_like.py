@@ -19,6 +19,7 @@ from grader.compile.request import NAME, CompileFailure, Request
 from grader.compile.solution_edits import WHOLES, towards
 from grader.compile.source_edits import edited
 from grader.compile.toolchain import find_toolchain
+from grader.content.skeleton import read
 from grader.storage import cache
 
 MOST_REFUSED = 3  # times that nvcc is asked for the PTX of edits
@@ -48,7 +49,7 @@ def solved_ptx(request: Request, folder: Path) -> tuple[Path, tuple[Edit, ...]] 
     """The same with edits of what the kata's solution has in another way; None where that cannot be read."""
     text = request.source.data.decode(errors="replace")
     try:
-        solution = request.kata.solution_path.read_text(encoding="utf-8", errors="replace")
+        solution = read(request.kata.solution_path)
     except OSError:
         return None
     return _accepted(request, folder, lambda without: towards(text, solution, without))

@@ -5,16 +5,16 @@ These are what no condition in a kernel can choose between: each is a file of it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from grader.compile.differences import Comparison, Difference, shortened
+from grader.compile.differences import LONGEST, Comparison, Difference
 from grader.compile.edit_writer import blanked
+from grader.compile.expression_edits import shortened
 from grader.compile.solution_edits import comparisons
+from grader.content.functions import CONSTANT
 
 MOST = 4  # files that are compiled, besides the one with all
-_CONSTANT = re.compile(r"^[ \t]*(?:static\s+)?constexpr\s+[\w: ]+?\s+([A-Za-z_]\w*)\s*=\s*([^;]*);", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,16 @@ def _is_in(one: Difference, other: Difference) -> bool:
 
 
 def _differences(text: str, solution: str) -> Iterator[Difference]:
-    values = {found[1]: " ".join(found[2].split()) for found in _CONSTANT.finditer(blanked(solution))}
-    for found in _CONSTANT.finditer(blanked(text)):
+    values = {found[1]: " ".join(found[2].split()) for found in CONSTANT.finditer(blanked(solution))}
+    for found in CONSTANT.finditer(blanked(text)):
         own = " ".join(found[2].split())
         if (value := values.get(found[1])) is not None and value != own:
             yield Difference("text", found.start(2), found.end(2), value, f"`{found[1]}` is `{value}`, not `{own}`", 0)
-    for comparison in comparisons(text, solution):
+    of_device, others = comparisons(text, solution)
+    for comparison in of_device:
         comparison.differences()
         yield from (*_of_head(comparison), *comparison.changed)
-    for comparison in comparisons(text, solution, others=True):
+    for comparison in others:
         yield from _of_launcher(comparison)
 
 
@@ -67,7 +68,7 @@ def _of_head(comparison: Comparison) -> Iterator[Difference]:
     names = [[each.name for each in tree.parameters] for tree in (own, other)]
     if first != second and own.function.name == other.function.name and names[0] == names[1]:
         begin = own.function.begin - len(own.function.head.lstrip())
-        words = f"`{shortened(first)}` is `{shortened(second)}`"
+        words = f"`{shortened(first, LONGEST)}` is `{shortened(second, LONGEST)}`"
         yield Difference("text", begin, own.function.begin, f"{second} ", words, 0)
 
 

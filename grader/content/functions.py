@@ -25,7 +25,7 @@ _DEFINITION = re.compile(
     rf"(?:(?<=[;{{}}()])|\A)\s*((?:(?:const|constexpr|static|{_WORD})\s+)+)([A-Za-z_]\w*)\s*=(?!=)"
 )
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_CONSTANT = re.compile(r"\bconstexpr\s+(?:static\s+)?(?:unsigned\s+)?[\w:]+\s+([A-Za-z_]\w*)\s*=\s*([^;]*);")
+CONSTANT = re.compile(r"\bconstexpr\s+(?:static\s+)?(?:unsigned\s+)?[\w:]+\s+([A-Za-z_]\w*)\s*=\s*([^;]*);")
 _CHECK = re.compile(r"\bstatic_assert\s*\(([^;]*)\)\s*;")
 _OF_ANY = {
     "MAX",
@@ -263,8 +263,8 @@ def relatives_of(text: str) -> dict[str, frozenset[str]]:
     """The constants of a file -> those that may be meant in the place of each: they share a word of the name, or one
     definition or static_assert has both."""
     code = without_comments(text)
-    groups = [{found[1], *_NAME.findall(found[2])} for found in _CONSTANT.finditer(code)]
-    names = {found[1] for found in _CONSTANT.finditer(code)}
+    groups = [{found[1], *_NAME.findall(found[2])} for found in CONSTANT.finditer(code)]
+    names = {found[1] for found in CONSTANT.finditer(code)}
     groups += [{*_NAME.findall(found[1])} for found in _CHECK.finditer(code)]
     by_word: dict[str, set[str]] = {}
     for name in names:

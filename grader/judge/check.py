@@ -64,8 +64,8 @@ def check(
         smallest = by_itself(search, failed, smallest)
     _remember(smallest, last_failure)
     verdict = _looked_into(search, smallest, on_failure)
-    alike = [each.error_share for each in search.tried.values() if each.kind is verdict.kind]
-    return replace(verdict, cases=len(search.tried), error_share=max(alike))
+    shares = [each.error_share for each in search.tried.values() if each.kind is verdict.kind]
+    return replace(verdict, cases=len(search.tried), error_share=max(shares))
 
 
 def _looked_into(search: Search, smallest: CaseKey, on_failure: Callable[[Verdict], None] | None) -> Verdict:

@@ -55,11 +55,11 @@ from grader.compile.entries import Entries
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
 from grader.compile.solution_edits import OF_ANSWER
 from grader.content.functions import Code, all_constants_of, constants_of, relatives_of
-from grader.content.skeleton import skeleton_of
+from grader.content.skeleton import read, skeleton_of
 from grader.content.source_file import is_helper, lines_with
 from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import Launched
-from grader.judge.built_variants import Build, right_variants
+from grader.judge.built_variants import LEAST_RIGHT, Build, right_variants
 from grader.judge.case import Case, CaseKey, allowed, largest_within
 from grader.judge.coverage import AGAIN, ONCE, raise_neighbours
 from grader.judge.lab import Judged, Lab, judged
@@ -109,7 +109,6 @@ TOO_LONG = 2  # cases
 AS_MANY = 2  # times the instructions of the failing case, that one on another may take even so
 MOST_OVER = 2.0  # seconds that a change which is right on a failing case of so many may take more than there are
 MOST_CONFIRMING = 0.8  # seconds of cases that confirm one change, where enough are right
-LEAST_RIGHT = 6  # of the cases, where the larger ones take too many instructions
 LEAST_CASES = 4  # on fewer, a change is right by chance
 WRONG, RIGHT = 6, 6  # other cases that must be right, too: of those that failed, and of those that passed
 ELEMENTS = 8  # of an output: a case with fewer is right by chance
@@ -156,7 +155,6 @@ _VALUE = re.compile(r"(`[^`]+`) is `")
 ADDED = " stands "  # in the words of a change: what it adds, or what stands elsewhere
 _ADDED = re.compile(r"`([^`]+);` stands behind `")
 _INSTEAD = re.compile(r"`([^`]+\))` is `([^`]+\))`")
-_LINES = re.compile(r"lines \d+ to (\d+), ")
 _WHOLE = re.compile(r"\bconstexpr\s+(?:unsigned|u?int\w*)\s+(\w+)\s*=")
 _REAL = re.compile(r"\bconstexpr\s+float\s+(\w+)\s*=\s*(-?\d[\d.]*(?:e-?\d+)?)f;")
 
@@ -650,27 +648,30 @@ class _Files:
     def with_edits(self, lines: Collection[int] | None) -> tuple[Trial, list[tuple[Edit, Change]]] | None:
         """Code with none of the edits of the source, and these as changes of it; of these ``lines`` alone."""
         made = self.edited(lines if lines is not None else self.region) if self.edited is not None else None
+        found = self._chosen(made, BRIEF_EDITS if self.is_brief or self.whole else EDIT_SECONDS)
+        self.edits = found[0] if found is not None else self.edits
+        return found
+
+    def _chosen(
+        self, made: tuple[Path, Sequence[Edit]] | None, seconds: float
+    ) -> tuple[Trial, list[tuple[Edit, Change]]] | None:
+        """Code with none of the edits that nvcc made it with, and these as changes of it."""
         if made is None or made[0].stat().st_size > LARGEST_EDITED:
             return None
         ptx, edits = made
-        seconds = BRIEF_EDITS if self.is_brief or self.whole else EDIT_SECONDS
         code = chosen(ptx.read_text(errors="replace"), edits)
-        self.edits = self._trial(ptx.parent, code.text, seconds - OF_CHOSEN * ptx.stat().st_size)
-        return self.edits, [*code.changes]
+        return self._trial(ptx.parent, code.text, seconds - OF_CHOSEN * ptx.stat().st_size), [*code.changes]
 
     edits: Trial | None = None
 
     @cached_property
     def as_solved(self) -> tuple[Trial, list[tuple[Edit, Change]]] | None:
         """Code with none of the edits that put what the solution has in the place of what the file has, and these."""
-        made = self.solved.result() if self.solved is not None else None
-        if made is None or made[0].stat().st_size > LARGEST_EDITED:
-            return None
-        ptx, edits = made
-        code = chosen(ptx.read_text(errors="replace"), edits)
-        self.of_solution = self._trial(ptx.parent, code.text, SOLUTION_SECONDS)
-        self.of_solution.of_solution = True
-        return self.of_solution, [*code.changes]
+        found = self._chosen(self.solved.result() if self.solved is not None else None, SOLUTION_SECONDS)
+        if found is not None:
+            self.of_solution = found[0]
+            self.of_solution.of_solution = True
+        return found
 
     of_solution: Trial | None = None
     is_solved: bool = False  # what was found is as in the solution: it is not right by chance
@@ -720,10 +721,7 @@ def _of_answers(files: _Files, cases: Sequence[CaseKey], own: Collection[int]) -
     """The same of wrong answers: first what the solution has otherwise, in kernels, then in the launcher. Where only a
     whole answer to a TODO or a whole function makes all right, the line at fault is in it: only there are other changes
     tried."""
-    lines = {*fixed_remainders(files.source)} & {*own}
-    if lines and (found := _found_edited(files, cases, (), lines)):
-        return found, []
-    if found := _found_solved(files, cases):
+    if found := _found_remainders(files, cases, own, ()) or _found_solved(files, cases):
         return found, []
     own = _confined(files, cases, own)
     if not files.whole and (found := _found_built(files, cases)):  # no kernel is at fault
@@ -738,17 +736,10 @@ def _confined(files: _Files, cases: Sequence[CaseKey], own: Collection[int]) -> 
     """Those of the own lines that are in what makes all right if it is as in the solution as a whole; all, if nothing
     does."""
     files.whole = _found_solved(files, cases, as_whole=True)
-    if not files.whole:
+    if not files.whole or not files.whole[0].last:
         return own
-    first = files.whole[0]
-    files.region = frozenset(range(first.line, _last_line(first) + 1))
+    files.region = frozenset(range(files.whole[0].line, files.whole[0].last + 1))
     return {*own} & files.region
-
-
-def _last_line(whole: Change) -> int:
-    """The last line of what is as in the solution."""
-    found = _LINES.match(whole.words)
-    return int(found[1]) if found is not None else whole.line
 
 
 def _of_code(
@@ -759,10 +750,9 @@ def _of_code(
     ``is_found``: one of the launcher does already, so nothing is compiled. To wait for everything comes last.
     """
     trial, failed, near = files.trial, cases[0], _lines_of(finding) if finding is not None else ()
-    if trial.kind is not Kind.WRONG_ANSWER and not is_found:
-        lines = {*fixed_remainders(files.source)} & {*own}
-        if lines and (found := _found_edited(files, cases, near, lines)):
-            return found, []
+    is_answer = trial.kind is Kind.WRONG_ANSWER  # of which these have been tried
+    if not is_answer and not is_found and (found := _found_remainders(files, cases, own, near)):
+        return found, []
     if trial.kind in OF_ORDER and not is_found:
         waits = _between(finding) & {*own}
         if found := _found(trial, cases, own, (OF_CALLS,), near) or _found(trial, cases, waits, (ALL_WAITS,), near):
@@ -781,7 +771,7 @@ def _of_code(
             return guards or _as_written(files, found, cases, near), []
     if files.is_brief and not is_found:
         return found or _found_edited(files, cases, near), []
-    if not found and not is_found and trial.kind is not Kind.WRONG_ANSWER:
+    if not found and not is_found and not is_answer:
         found = _found_solved(files, cases)
         own = own if found else _confined(files, cases, own)
     if found or is_found or files.close is None:
@@ -869,6 +859,14 @@ def _found_edited(
     return _once([*_right_ones(trial, [change for _, change in changes], cases, [*map(rank, changes)], EDIT_RANKS)])
 
 
+def _found_remainders(
+    files: _Files, cases: Sequence[CaseKey], own: Collection[int], near: Collection[int]
+) -> list[Change]:
+    """Those of lines with a remainder that is always the same."""
+    lines = {*fixed_remainders(files.source)} & {*own}
+    return _found_edited(files, cases, near, lines) if lines else []
+
+
 def _found_solved(files: _Files, cases: Sequence[CaseKey], *, as_whole: bool = False) -> list[Change]:
     """The places that make all right if they are as in the solution, of the least rank that has any. ``as_whole``: a
     function's whole body."""
@@ -889,7 +887,7 @@ def _found_built(files: _Files, cases: Sequence[CaseKey]) -> list[Change]:
     """What of the launcher, of constants and of types makes all right if it is as in the solution."""
     if files.built is None or len(cases) < LEAST_CASES:
         return []
-    solution = files.trial.lab.kata.solution_path.read_text(encoding="utf-8", errors="replace")
+    solution = read(files.trial.lab.kata.solution_path)
     found, count = right_variants(files.trial.lab, files.built, files.source, solution, cases)
     if found:
         files.trial.confirmed, files.is_solved = count, True
@@ -1065,10 +1063,16 @@ def _failing(trial: Trial, cases: Sequence[CaseKey]) -> Iterator[CaseKey]:
     """More cases that fail: only such a one proves something."""
     limit = min(OF_OTHERS, trial.lab.limits.instructions)
     for key in islice((key for key in _mixed(trial.lab) if key not in cases), MIXED):
-        ptx = trial.write(trial.text.split("\n"))
-        if not trial.is_right(key, ptx, limit) and not trial.timed_out:
+        if _fails(trial, key, limit):
             yield key
-        ptx.unlink()
+
+
+def _fails(trial: Trial, key: CaseKey, limit: int) -> bool:
+    """Whether the unchanged code is wrong within so many instructions."""
+    ptx = trial.write(trial.text.split("\n"))
+    is_right = trial.is_right(key, ptx, limit)
+    ptx.unlink()
+    return not is_right and not trial.timed_out
 
 
 def _larger(trial: Trial, cases: Sequence[CaseKey]) -> list[CaseKey]:
@@ -1081,13 +1085,7 @@ def _larger(trial: Trial, cases: Sequence[CaseKey]) -> list[CaseKey]:
         larger = (
             key for key in (*_at_most(trial.lab, known[-1], name), *_mixed(trial.lab)) if dict(key.sizes)[name] > size
         )
-        for key in islice(larger, MOST_LARGER):
-            ptx = trial.write(trial.text.split("\n"))
-            is_wrong = not trial.is_right(key, ptx, limit) and not trial.timed_out
-            ptx.unlink()
-            if is_wrong:
-                found.append(key)
-                break
+        found += islice((key for key in islice(larger, MOST_LARGER) if _fails(trial, key, limit)), 1)
     return [*dict.fromkeys(found)]
 
 

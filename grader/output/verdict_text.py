@@ -311,10 +311,9 @@ def _lesson(grade: Grade, verdict: Verdict) -> Iterable[str]:
 
 def _device(grade: Grade, verdict: Verdict) -> Iterable[str]:
     if verdict.device:
+        own = f"{verdict.device}, {verdict.card}" if verdict.card else verdict.device
         more = [f"{one.kind} on {one.device}, too" for one in grade.verdicts if one is not verdict and not one.passed]
-        yield _row(
-            "device", "; ".join([f"{verdict.device}, {verdict.card}" if verdict.card else verdict.device, *more])
-        )
+        yield _row("device", "; ".join([own, *more]))
     note = _note(verdict)
     if note and not verdict.lacks_library:  # whose summary itself says what to do
         yield _row("note", note)
