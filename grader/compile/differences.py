@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from grader.compile.counterparts import NAMES, Key, Side, Unspoken, key_of, likeness, statements_of, terms_of, words_of
-from grader.compile.expression_edits import found_in, shortened, ungrouped
+from grader.compile.expression_edits import changed_words, found_in, shortened, ungrouped
 from grader.compile.source_tree import ASSIGNING, Closure, Node, Scope, Statement
 
 SIMILAR = 0.4  # of the words of two statements, so that they stand for each other
@@ -149,7 +149,7 @@ class Comparison:
                 self.found[first] = replace(self.found[first], outer=outer)
             return rank
         kind = "place" if is_place else "expression"
-        words = f"`{_shown(self.own.text(own))}` is `{_shown(text)}`"
+        words = changed_words(self.own.text(own), text, LONGEST)
         self.found.insert(place, Difference(kind, own.begin, own.end, text, words, rank, outer))
         return rank
 
@@ -281,7 +281,7 @@ class Comparison:
         if not text.rstrip().endswith((";", "}")):
             return
         whole = self.own.plain[run[0].begin : run[-1].end]
-        words = f"`{_shown(whole)}` is `{_shown(text)}`"
+        words = changed_words(whole, text, LONGEST)
         lines = [self.own.plain.count("\n", 0, each) + 1 for each in (run[0].begin, run[-1].end)]
         if lines[0] < lines[1] and max(len(" ".join(whole.split())), len(text)) > LONGEST:
             words = f"lines {lines[0]} to {lines[1]} are as in the solution"

@@ -32,6 +32,7 @@ MOST_FACTORS = 6  # that one is multiplied or divided by
 MOST_PAIRS = 6  # elements of a list of which any two may be exchanged; of longer ones those that are neighbours
 SHUFFLED = 2  # the argument of a shuffle that says how far
 LONGEST = 240  # characters of an expression that is edited as a whole
+DIFFERING = 12  # letters of a shortened text, from the first that differs
 _AXES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 _FLOATING = {"float", "double"}
 _OTHER_SIGNS = {
@@ -552,7 +553,7 @@ class Expressions(ABC):
             text = f"{before}{behind} * {size} + {first}"
             code = f"{before}({behind}) * ({size}) + ({first})"
             is_given = any(each.name == size for each in self.tree.parameters)
-            yield f"`{shortened(self.of(node))}` is `{shortened(text)}`", code, 1 if before and is_given else 3
+            yield changed_words(self.of(node), text), code, 1 if before and is_given else 3
 
     def _constants(self, node: Node) -> list[str]:
         """Those that are near, then all others that the function uses; not those that the expression has."""
@@ -601,8 +602,8 @@ class Expressions(ABC):
         own = self.of(node)
         sizes, constants = self._sizes(node)[:3], self._constants(node)
         for place, name in enumerate([*constants[:3], *sizes, *constants[3:]]):
-            yield f"`{shortened(own)}` is `{shortened(own)} % {name}`", f"{own} % {name}", rank if place < 6 else 6
-            yield f"`{shortened(own)}` is `{shortened(own)} / {name}`", f"{own} / {name}", 6
+            yield changed_words(own, f"{own} % {name}"), f"{own} % {name}", rank if place < 6 else 6
+            yield changed_words(own, f"{own} / {name}"), f"{own} / {name}", 6
 
     def is_near(self, node: Node, name: str) -> bool:
         """Whether a name stands on one of the lines around an expression."""
@@ -649,7 +650,7 @@ class Expressions(ABC):
             self.with_offset(node)
         if self.type_of(node, node.scope) == "whole" and node.kind != "number":
             own = self.of(node)
-            ways = [(f"`{shortened(own)}` is `{shortened(own)} {by}`", f"{own} {by}", 5) for by in ("+ 1", "- 1")]
+            ways = [(changed_words(own, f"{own} {by}"), f"{own} {by}", 5) for by in ("+ 1", "- 1")]
             names = {*WORD.findall(own)}
             others = [
                 each
@@ -662,7 +663,7 @@ class Expressions(ABC):
                 if each.is_fixed and self.is_near(node, each.name) and each.name not in names
             ]
             for each in [*others[:MOST_TERMS], *fixed[:MOST_TERMS]]:
-                ways += [(f"`{shortened(own)}` is `{shortened(own)} + {each.name}`", f"{own} + {each.name}", 8)]
+                ways += [(changed_words(own, f"{own} + {each.name}"), f"{own} + {each.name}", 8)]
             ways += [(f"`{shortened(own)}` is `{each}`", each, 6) for each in self.elements(node) if each != own]
             if node.kind == "name":
                 ways += [*self._halves(own)]
@@ -778,7 +779,7 @@ class Expressions(ABC):
         known, own = {each.name for each in node.scope or ()}, self.of(node.parts[0])
         fitting = [each for each in self.writer.combinations if each.known_at < self.tree.body.begin]
         others = [each.of(own) for each in fitting if each.names <= known]
-        self._wrap(node, [(f"`{shortened(self.of(node))}` is `{shortened(each)}`", each, 1) for each in others])
+        self._wrap(node, [(changed_words(self.of(node), each), each, 1) for each in others])
 
     def _list(self, node: Node, *, is_set: bool) -> None:
         if len(node.parts) == REGISTERS and len({_base(part) for part in node.parts if part.kind == "index"}) == 1:
@@ -1002,6 +1003,17 @@ def shortened(text: str, most: int = 60) -> str:
     """In one line of at most so many letters."""
     text = " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def changed_words(before: str, after: str, most: int = 60) -> str:
+    """```a + b` is `a - b```: each in at most so many letters, with those that differ."""
+    before, after = (" ".join(each.split()) for each in (before, after))
+    same = next((at for at, (one, two) in enumerate(zip(before, after, strict=False)) if one != two), len(before))
+    if same > most - DIFFERING and max(len(before), len(after)) > most:
+        first = same - (most - 2 * DIFFERING)
+        border = re.compile(r"[ (]").search(before, first, same)
+        before, after = (f"...{each[border.start() if border else first :]}" for each in (before, after))
+    return f"`{shortened(before, most)}` is `{shortened(after, most)}`"
 
 
 def found_in(scope: Scope | None, name: str) -> Variable | None:

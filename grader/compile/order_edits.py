@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, permutations
 
 from grader.compile.edit_writer import VARIABLE, WORD
-from grader.compile.expression_edits import LONGEST, Expressions, found_in, is_sum, kind_of, shortened
+from grader.compile.expression_edits import LONGEST, Expressions, changed_words, found_in, is_sum, kind_of, shortened
 from grader.compile.index_edits import MOST_NEAR
 from grader.compile.source_tree import ASSIGNING, Node, Statement
 
@@ -195,7 +195,7 @@ class Following(Expressions, ABC):
             for each in dict.fromkeys(self.factors):
                 factor = each.format(f"{old} - {new}")
                 if factor not in own and "exp" not in own:
-                    words = f"`{shortened(own)}` is `{shortened(f'{own} * {factor}')}`"
+                    words = changed_words(own, f"{own} * {factor}")
                     self._wrap(value, [(words, f"({own}) * {factor}", 1)])
 
 

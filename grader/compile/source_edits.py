@@ -14,6 +14,7 @@ from grader.compile.expression_edits import (
     LONGEST,
     MOST_TERMS,
     any_of,
+    changed_words,
     found_in,
     is_similar,
     is_sum,
@@ -141,9 +142,7 @@ class _Statements(Following):
         own, names = self.of(node), {*WORD.findall(self.of(node))}
         others = [each.name for each in node.scope or () if kind_of(each) == "whole" and not each.is_fixed]
         chosen = [name for name in others if name not in names][:MOST_TERMS]
-        self._wrap(
-            node, [(f"`{shortened(own)}` is `{shortened(own)} + {name}`", f"{own} + {name}", 3) for name in chosen]
-        )
+        self._wrap(node, [(changed_words(own, f"{own} + {name}"), f"{own} + {name}", 3) for name in chosen])
 
     def _simple(self, one: Statement) -> None:
         """It is too much, or its assignment is another; the sums are rescaled before it."""
@@ -193,7 +192,7 @@ class _Statements(Following):
             one[0] for one in found if one[1] not in names and {*WORD.findall(one[0])} <= known and "[" not in one[2]
         )
         typed = [each for each in elements if self._is_floating_element(each.partition("[")[0], node)]
-        ways = [(f"`{shortened(own)}` is `{shortened(f'{own} * {each}')}`", f"({own}) * {each}", 3) for each in typed]
+        ways = [(changed_words(own, f"{own} * {each}"), f"({own}) * {each}", 3) for each in typed]
         self._wrap(node, ways[:MOST_FACTORS])
 
     @staticmethod
@@ -211,7 +210,7 @@ class _Statements(Following):
             if kind == f"struct {returned}" and re.search(rf"\b{name}\(\s*{returned} \w+, {returned} \w+\)", self.text):
                 for first, second in ((left, right), (right, left)):
                     yield (
-                        f"`{shortened(right)}` is `{shortened(f'{name}({first}, {second})')}`",
+                        changed_words(right, f"{name}({first}, {second})"),
                         f"{left} = {name}({first}, {second});",
                         3,
                     )

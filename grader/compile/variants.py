@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from grader.compile.differences import LONGEST, Comparison, Difference
 from grader.compile.edit_writer import blanked
-from grader.compile.expression_edits import shortened
+from grader.compile.expression_edits import changed_words
 from grader.compile.solution_edits import comparisons
 from grader.content.functions import CONSTANT
 
@@ -68,7 +68,7 @@ def _of_head(comparison: Comparison) -> Iterator[Difference]:
     names = [[each.name for each in tree.parameters] for tree in (own, other)]
     if first != second and own.function.name == other.function.name and names[0] == names[1]:
         begin = own.function.begin - len(own.function.head.lstrip())
-        words = f"`{shortened(first, LONGEST)}` is `{shortened(second, LONGEST)}`"
+        words = changed_words(first, second, LONGEST)
         yield Difference("text", begin, own.function.begin, f"{second} ", words, 0)
 
 

@@ -51,6 +51,8 @@ def _in_blocks(function: Callable[[ndarray, Dtype], ndarray], values: ndarray, d
     """The function of all elements, as numbers of numpy's type ``result``: of large arrays several blocks at once."""
     import numpy
 
+    if values.size <= BLOCK:
+        return function(values.reshape(-1), dtype).reshape(values.shape)
     flat, out = values.reshape(-1), numpy.empty(values.size, result)
 
     def fill(first: int) -> None:

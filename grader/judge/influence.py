@@ -29,6 +29,7 @@ LOWEST, STEPS = 0.5, 128  # all elements are whole 128ths from 0.5 on, below 1.5
 CONTENTS = 3  # other ones of the inputs that are not drawn here
 ORDERS = 2  # inputs that alone are not 1
 LARGER = 3  # wrong cases, beside the smallest
+TOGETHER = 16  # elements that are asked about at once
 
 
 def influences(lab: Lab, one: Judged) -> Iterator[Observed]:
@@ -92,7 +93,7 @@ def _of_input(target: Target, name: str, *, places: bool) -> Observed | None:
     if places:
         raised = search.raised(name, extent)
         return None if raised is None else Observed(raised)
-    must = [each for each in range(size) if search.must_change([each])]
+    must, others = search.effects(size)
     if not must:
         return None
     own = [target.flat] if tuple(extent) == target.shape else []
@@ -100,7 +101,6 @@ def _of_input(target: Target, name: str, *, places: bool) -> Observed | None:
         which = range_words(name, extent, lacking or []) + " and perhaps more" * search.is_cut
         named = tuple(Element(name, flat, Part.LACKING) for flat in (lacking or [])[:1])
         return Observed(f"{target.words} does not depend on {which}, and must", target, named)
-    others = [each for each in range(size) if search.must_not_change([each])]
     if (foreign := search.foreign(others)) is not None:
         factor = search.has_factor_0(foreign)
         why = "though what multiplies it there is 0" if factor else "and must not"
@@ -148,11 +148,27 @@ class _Search:
 
     def must_change(self, risen: Sequence[int]) -> bool:
         """By so much that no rounding hides it."""
-        now = self.reference_at(risen)
+        return self._is_telling(self.reference_at(risen))
+
+    def _is_telling(self, now: float) -> bool:
         return abs(now - self.right) > TELLING * self._noise(now, self.right)
 
-    def must_not_change(self, risen: Sequence[int]) -> bool:
-        return self.reference_at(risen) == self.right
+    def effects(self, size: int) -> tuple[list[int], list[int]]:
+        """The elements that must change the output, by so much that no rounding hides it, and those that must not
+        change it at all. The second are mostly beside each other: several are asked about at once."""
+        must, others = list[int](), list[int]()
+        for first in range(0, size, TOGETHER):
+            beside = range(first, min(first + TOGETHER, size))
+            if self.reference_at(beside) == self.right:
+                others += beside
+                continue
+            for each in beside:
+                now = self.reference_at([each])
+                if self._is_telling(now):
+                    must.append(each)
+                elif now == self.right:
+                    others.append(each)
+        return must, others
 
     def changes(self, risen: Sequence[int]) -> bool | None:
         """Whether the answer changes by more than it may by rounding."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from grader.content.catalog import Kata
-from grader.content.spec import Spec
+from grader.content.spec import Spec, Tensor
 from grader.devices import Call, Limits, Outcome
 from grader.judge.case import Case, CaseKey, Expected
 from grader.judge.comparison import Compared, compared
@@ -71,6 +71,7 @@ class Lab:
     nth: int = 0
     steady: bool = False
     text: str = ""
+    _last: dict[str, tuple[object, ndarray, ndarray]] = field(default_factory=dict)  # of each input, as it was stored
 
     def run(
         self,
@@ -119,14 +120,23 @@ class Lab:
         return self.run(self.with_inputs(case, inputs))
 
     def with_inputs(self, case: Case, inputs: Mapping[str, ndarray]) -> Case:
-        import numpy
-
         given = dict(case.inputs)
         for tensor in self.spec.inputs:
             if tensor.name in inputs:
-                value = inputs[tensor.name].reshape(tensor.extent(case.sizes))
-                given[tensor.name] = numpy.ascontiguousarray(encode(value, self.spec.dtype(tensor, self.kata)))
+                given[tensor.name] = self._stored(tensor, inputs[tensor.name].reshape(tensor.extent(case.sizes)))
         return Case(self.kata, self.spec, case.shape, given)
+
+    def _stored(self, tensor: Tensor, value: ndarray) -> ndarray:
+        """In the storage of its dtype. An experiment changes one input, and has the others as they were."""
+        import numpy
+
+        about = tensor.name, value.shape, value.dtype
+        before, words, stored = self._last.get(tensor.name, (None, value, value))
+        now = numpy.array(value, order="C").reshape(-1).view("u8")  # so that -0 is not 0, and nan is nan
+        if about != before or not numpy.array_equal(now, words):
+            stored = numpy.ascontiguousarray(encode(value, self.spec.dtype(tensor, self.kata)))
+            self._last[tensor.name] = about, now, stored
+        return stored
 
 
 def judged(case: Case, outcome: Outcome) -> Judged:

@@ -33,7 +33,8 @@ LABELS = 200  # are whole numbers in every type of 8 bits of mantissa and more
 WEIGHTS = (1.0, 2.0, 3.0)
 ROUNDINGS = 4  # of the output, that a sum may be off by
 ASKED = 44  # calls, at most, for the coefficients of one input
-STEPS = 600  # references, at most, that are worked out to know of what an element is a sum
+# References, at most, that are worked out to know of what an element is a sum; and elements of their inputs together.
+STEPS, READ = 600, 4_000_000
 PARTNERS = 4  # elements whose partners are asked for
 RANGES = 3  # that a clue lists
 MOST_TIMES = 8  # that a term counts: a larger number is none, but a sum that is wrong for another reason
@@ -357,11 +358,11 @@ def _support(target: Target, name: str, base: Mapping[str, ndarray]) -> ndarray 
         return abs(part - float(values.sum())) < 1e-9 * float(values.sum())
 
     found: list[int] = []
-    todo, steps = [(0, size)], 0
+    todo, steps = [(0, size)], min(STEPS, READ // sum(value.size for value in target.case.inputs.values()))
     while todo:
         first, last = todo.pop()
-        steps += 1
-        if steps > STEPS:
+        steps -= 1
+        if steps < 0:
             return None
         mask = numpy.zeros(size)
         mask[first:last] = 1.0

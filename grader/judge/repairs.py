@@ -607,7 +607,8 @@ class _Files:
     source: str
     coming: Future[Path | None] | None = None  # of the latter
     is_brief: bool = False
-    edited: Callable[[Collection[int] | None], tuple[Path, Sequence[Edit]] | None] | None = None
+    edited: Callable[[Collection[int] | None], Future[tuple[Path, Sequence[Edit]] | None]] | None = None
+    coming_edits: Future[tuple[Path, Sequence[Edit]] | None] | None = None  # of all lines, or those of the region
     solved: Future[tuple[Path, Sequence[Edit]] | None] | None = None
     make_close: Callable[[], Future[Path | None]] | None = None
     built: Build | None = None
@@ -622,8 +623,9 @@ class _Files:
         self.make_close = lambda: beside.submit(compiler.source_like, _folder(folder, "close"))
         to = _folder(folder, "edited")
 
-        def edited(lines: Collection[int] | None) -> tuple[Path, Sequence[Edit]] | None:
-            return compiler.edited(to, own if lines is None else {*own} & {*lines}, self.trial.doubts)
+        def edited(lines: Collection[int] | None) -> Future[tuple[Path, Sequence[Edit]] | None]:
+            chosen = own if lines is None else {*own} & {*lines}
+            return beside.submit(compiler.edited, to, chosen, {**self.trial.doubts})
 
         self.edited = edited
 
@@ -631,6 +633,11 @@ class _Files:
         """Let nvcc make the code that is close to the source, where that is still wanted."""
         if self.make_close is not None and self.coming is None and not self.is_brief:
             self.coming = self.make_close()
+
+    def begin_edits(self) -> None:
+        """Let nvcc make edits of the source while changes of other code are tried."""
+        if self.edited is not None and self.coming_edits is None:
+            self.coming_edits = self.edited(self.region)
 
     @cached_property
     def close(self) -> Trial | None:
@@ -646,8 +653,12 @@ class _Files:
         return one
 
     def with_edits(self, lines: Collection[int] | None) -> tuple[Trial, list[tuple[Edit, Change]]] | None:
-        """Code with none of the edits of the source, and these as changes of it; of these ``lines`` alone."""
-        made = self.edited(lines if lines is not None else self.region) if self.edited is not None else None
+        """Code with none of the edits of the source, and these as changes of it; of these ``lines`` alone, if no others
+        are being made already."""
+        if lines is None:
+            self.begin_edits()
+        coming = self.coming_edits or (self.edited(lines) if self.edited is not None and lines is not None else None)
+        made = coming.result() if coming is not None else None
         found = self._chosen(made, BRIEF_EDITS if self.is_brief or self.whole else EDIT_SECONDS)
         self.edits = found[0] if found is not None else self.edits
         return found
@@ -676,6 +687,7 @@ class _Files:
     of_solution: Trial | None = None
     is_solved: bool = False  # what was found is as in the solution: it is not right by chance
     whole: list[Change] = field(default_factory=list)  # the answer or the function that is at fault, if that is known
+    as_there: list[Change] = field(default_factory=list)  # after a finding: what makes all right as in the solution
     region: frozenset[int] | None = None  # the lines of which some are at fault, where that is known
 
     def are_computed(self, changes: Sequence[Change]) -> bool:
@@ -707,13 +719,16 @@ class _Files:
 def _of_kernels(
     files: _Files, cases: Sequence[CaseKey], own: Collection[int], finding: Finding | None, *, is_found: bool
 ) -> tuple[list[Change], list[Change]]:
-    """The same as `_of_code`. What makes a finding go away may only hide it: if another line does when it is as in the
-    solution, that is the one."""
+    """The same as `_of_code`. What makes a finding go away may only hide it: if a line does when it is as in the
+    solution, that is the one. A barrier or the like that is missing may stand in several places, and has other words.
+    """
     if files.trial.kind is Kind.WRONG_ANSWER and not is_found:
         return _of_answers(files, cases, own)
+    if finding is not None and not is_found:
+        files.as_there = _found_solved(files, cases)
+        if found := [change for change in files.as_there if ADDED not in change.words]:
+            return found, []
     found, pair = _of_code(files, cases, own, finding, is_found=is_found)
-    if finding is not None and found and not is_found:
-        found = [change for change in _found_solved(files, cases) if ADDED not in change.words] or found
     return found or ([] if pair else files.whole), pair
 
 
@@ -772,7 +787,7 @@ def _of_code(
     if files.is_brief and not is_found:
         return found or _found_edited(files, cases, near), []
     if not found and not is_found and not is_answer:
-        found = _found_solved(files, cases)
+        found = files.as_there
         own = own if found else _confined(files, cases, own)
     if found or is_found or files.close is None:
         return found, []
@@ -785,6 +800,7 @@ def _of_close(files: _Files, cases: Sequence[CaseKey], own: Collection[int], fin
     """The changes of code that is close to the source, of which each makes all right; else such edits of the source."""
     trial, near, found = files.trial, _lines_of(finding) if finding is not None else (), list[Change]()
     close = files.close_that_fails(cases[0], near)
+    files.begin_edits()
     if close is None:
         trial.seconds = SOURCE_SECONDS - OF_SECOND_CHOICE
         if trial.kind not in OF_ORDER:

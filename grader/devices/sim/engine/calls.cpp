@@ -10,6 +10,22 @@ namespace {
 
 constexpr u64 RETURN_BYTES = 8;  // the least that a call takes of the stack: where it returns to
 
+// So many bytes, which are nearly always those of one register.
+void copy(u8* to, const u8* from, u32 bytes) {
+    switch (bytes) {
+        case 4: std::memcpy(to, from, 4); break;
+        case 8: std::memcpy(to, from, 8); break;
+        default: std::memcpy(to, from, bytes);
+    }
+}
+
+// Arguments or results of a function that does not call itself: its places and its caller's are apart.
+void hand_over(const Warp& warp, int lane, const std::vector<CallSite::Copy>& copies) {
+    const u64 origin = u64(lane) * warp.local_bytes;
+    for (u8* bytes : {warp.local + origin, warp.local_shadow + origin})
+        for (const auto& one : copies) copy(bytes + one.to, bytes + one.from, one.bytes);
+}
+
 // Arguments or results pass by `between`, which may change what is at either end.
 template <class F>
 void hand_over(const Warp& warp, int lane, const std::vector<CallSite::Copy>& copies, F between) {
@@ -101,9 +117,10 @@ void pop_frame(Warp& warp, int lane, const Frame& frame) {
 void enter(Warp& warp, Mask mask, u32 index) {
     const CallSite& site = warp.block->program->calls[index];
     each_lane(mask, [&](int l) {
-        hand_over(warp, l, site.arguments, [&] {
-            if (site.frame >= 0) push_frame(warp, l, site);
-        });
+        if (site.frame < 0)
+            hand_over(warp, l, site.arguments);
+        else
+            hand_over(warp, l, site.arguments, [&] { push_frame(warp, l, site); });
         warp.stacks[l].callers.push_back({warp.here, index});
         warp.pc[l] = site.target;
     });
@@ -144,9 +161,12 @@ void back(Warp& warp, const Instruction&, Mask mask) {
         const Caller caller = callers.back();
         const CallSite& site = warp.block->program->calls[caller.site];
         callers.pop_back();
-        hand_over(warp, l, site.results, [&] {
-            if (site.frame >= 0) pop_frame(warp, l, warp.block->program->frames[size_t(site.frame)]);
-        });
+        if (site.frame < 0)
+            hand_over(warp, l, site.results);
+        else
+            hand_over(warp, l, site.results, [&] {
+                pop_frame(warp, l, warp.block->program->frames[size_t(site.frame)]);
+            });
         warp.pc[l] = caller.pc + 1;
     });
     if (leaving) warp.block->leave(warp, leaving);

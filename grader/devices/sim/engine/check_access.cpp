@@ -106,6 +106,11 @@ inline bool all_within(u64 base, u64 size, const u64* a, Mask mask, u32 bytes, S
 // ---- global memory
 
 bool all_set(const u8* shadow, u32 bytes) {
+    if (bytes == 4) {
+        u32 word;
+        std::memcpy(&word, shadow, 4);
+        return word == 0x01010101;
+    }
     u8 all = 1;
     for (u32 i = 0; i < bytes; ++i) all &= shadow[i];
     return all;
@@ -514,23 +519,55 @@ std::string local_place(const Warp& warp, u64 address, u32 bytes, bool is_outsid
                       : inside(name, offset, item, bytes).text;
 }
 
+// Marks bytes as initialised: mostly those of one register.
+void set_all(u8* shadow, u32 bytes) {
+    switch (bytes) {
+        case 4: std::memset(shadow, 1, 4); break;
+        case 8: std::memset(shadow, 1, 8); break;
+        default: std::memset(shadow, 1, bytes);
+    }
+}
+
+void check_local(Warp& warp, int lane, u64 address, u64 available, const u8* shadow, u32 bytes, Access access) {
+    if (available < bytes)
+        stop(warp, lane, FindingKind::out_of_bounds, verb(access) + local_place(warp, address, bytes, true));
+    if (misaligned(address, bytes))
+        stop(
+            warp, lane, FindingKind::misaligned,
+            verb(access) + std::to_string(bytes) + " bytes at " + local_place(warp, address, bytes, false) +
+                not_aligned(address, bytes));
+    if (access != Access::write && !warp.launch->forgives_copies && !all_set(shadow, bytes))
+        stop(
+            warp, lane, FindingKind::uninitialised,
+            verb(access) + local_place(warp, address, bytes, false) + ", which the thread has not written");
+}
+
+// Addresses in the variables of functions that do not call themselves: where that is right of all lanes, and what they
+// read is initialised, nothing more is to be looked at.
+bool access_fixed(const Warp& warp, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    if (!all_within(0, warp.local_bytes, a, mask, bytes, Spread::any)) return false;
+    bool known = true;
+    const bool checked = access != Access::write && !warp.launch->forgives_copies;
+    each_lane(mask, [&](int l) {
+        const u64 offset = u64(l) * warp.local_bytes + a[l];
+        at[l] = warp.local + offset;
+        if (checked) known &= all_set(warp.local_shadow + offset, bytes);
+    });
+    return known;
+}
+
 void access_local(Warp& warp, const u64* a, Mask mask, u32 bytes, Access access, u8** at) {
+    if (access_fixed(warp, a, mask, bytes, access, at)) {
+        if (access != Access::read)
+            each_lane(mask, [&](int l) { set_all(warp.local_shadow + u64(l) * warp.local_bytes + a[l], bytes); });
+        return;
+    }
     each_lane(mask, [&](int l) {
         u64 available;
         u8* shadow;
         at[l] = warp.local_at(l, a[l], &available, &shadow);
-        if (available < bytes)
-            stop(warp, l, FindingKind::out_of_bounds, verb(access) + local_place(warp, a[l], bytes, true));
-        if (misaligned(a[l], bytes))
-            stop(
-                warp, l, FindingKind::misaligned,
-                verb(access) + std::to_string(bytes) + " bytes at " + local_place(warp, a[l], bytes, false) +
-                    not_aligned(a[l], bytes));
-        if (access != Access::write && !warp.launch->forgives_copies && !all_set(shadow, bytes))
-            stop(
-                warp, l, FindingKind::uninitialised,
-                verb(access) + local_place(warp, a[l], bytes, false) + ", which the thread has not written");
-        std::memset(shadow, 1, bytes);
+        check_local(warp, l, a[l], available, shadow, bytes, access);
+        if (access != Access::read) set_all(shadow, bytes);
     });
 }
 

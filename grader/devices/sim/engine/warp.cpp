@@ -215,15 +215,6 @@ u64 Warp::acquired(int lane) const {
     return most;
 }
 
-u8* Warp::local_at(int lane, u64 address, u64* available, u8** initialised) {
-    Stack& stack = stacks[lane];
-    const bool fixed = address < local_bytes;
-    const u64 offset = fixed ? u64(lane) * local_bytes + address : address - local_bytes;
-    *available = fixed ? local_bytes - address : stack.bytes.size() - std::min(offset, stack.bytes.size());
-    *initialised = (fixed ? local_shadow : stack.shadow.data()) + offset;
-    return *available ? (fixed ? local : stack.bytes.data()) + offset : nullptr;
-}
-
 void Warp::run(u64 budget) {
     const u64 end = executed + budget;
     while (executed < end && !block->yields) {

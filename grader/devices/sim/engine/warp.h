@@ -78,7 +78,14 @@ struct Warp {
     }
 
     // The local bytes of a lane from an address on, and how many there are; null where it has none.
-    u8* local_at(int lane, u64 address, u64* available, u8** initialised);
+    u8* local_at(int lane, u64 address, u64* available, u8** initialised) {
+        const bool fixed = address < local_bytes;
+        Stack& stack = stacks[lane];
+        const u64 offset = fixed ? u64(lane) * local_bytes + address : address - local_bytes;
+        *available = fixed ? local_bytes - address : stack.bytes.size() - std::min(offset, u64(stack.bytes.size()));
+        *initialised = (fixed ? local_shadow : stack.shadow.data()) + offset;
+        return *available ? (fixed ? local : stack.bytes.data()) + offset : nullptr;
+    }
 
     u32 thread(int lane) const { return index * LANES + u32(lane); }
     Mask runnable() const { return alive & ~at_barrier & ~at_warp_sync; }
