@@ -637,6 +637,22 @@ def test_a_launcher_with_a_usual_mistake_is_told_which(kata: str, words: str) ->
     assert [named in each.text for each in near_miss(lab)] == [True]
 
 
+def test_inputs_of_an_experiment_are_stored_as_they_are() -> None:
+    """An input that is the same as before is not encoded again; -0 is not 0, a nan is itself, and what is written to an
+    array afterwards does not count."""
+    kata = CATALOG.katas["scale_f32"]
+    lab = Lab(kata, load_spec(kata), lambda call: Outcome(), Limits())
+    case = Case(kata, lab.spec, CaseKey.of(lab.spec, {"n": 3}, "normal", 1))
+    values = numpy.array([0.0, numpy.nan, 1.0])
+    first, again = (lab.with_inputs(case, {"x": values}).inputs["x"] for _ in range(2))
+    assert first is again
+    other = lab.with_inputs(case, {"x": numpy.array([-0.0, numpy.nan, 1.0])}).inputs["x"]
+    assert numpy.signbit(other).tolist() == [True, False, False]
+    values[2] = 2.0
+    assert lab.with_inputs(case, {"x": values}).inputs["x"].tolist()[::2] == [0.0, 2.0]
+    assert first.tolist()[2] == 1.0
+
+
 def test_every_family_lists_usual_mistakes() -> None:
     listed = {kata.family for kata, _ in SPECS_WITH_MISSES.values()}
     assert {kata.family for kata in CATALOG.katas.values()} == listed

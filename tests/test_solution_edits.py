@@ -8,11 +8,12 @@ import passed_before
 import pytest
 
 from grader.compile.differences import Comparison
+from grader.compile.expression_edits import changed_words
 from grader.compile.solution_edits import comparisons, towards
 from grader.compile.variants import Variant, variants
 from grader.content.catalog import load_catalog
 from grader.grade import Options, grade
-from grader.judge import built_variants
+from grader.judge import built_variants, repairs
 from grader.verdict import Kind, Verdict
 
 pytestmark = [passed_before.REPOSITORY, pytest.mark.usefixtures("forked_children")]
@@ -197,6 +198,23 @@ def test_a_value_of_another_type_is_a_difference() -> None:
     assert variants(of["int"], of["int64_t"]) == variants(of["float"], of["float"]) == ("", [])
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("a + b", "a  -\n b", "`a + b` is `a - b`"),
+        ("sum + x", "sum + x * scale", "`sum + x` is `sum + x * scale`"),
+        (
+            "copy(shared_rows + row, rows + row, bytes)",
+            "copy(shared_rows + row, rows + row, 16)",
+            "`... row, bytes)` is `... row, 16)`",
+        ),
+        ("a" * 50, "a" * 50 + "b", f"`...{'a' * 6}` is `...{'a' * 6}b`"),
+    ],
+)
+def test_a_long_text_shows_what_changes(before: str, after: str, said: str) -> None:
+    assert changed_words(before, after, 30) == said
+
+
 def test_a_string_has_no_names() -> None:
     """The constraint of an operand, and a variable of the same name."""
     asm = '__global__ void k(const float* x, int {0}, int n) {{\n    asm volatile("add %0;" : : "r"({0} {1}));\n}}\n'
@@ -267,6 +285,15 @@ def of_repair(name: str, changes: dict[str, str], tmp_path: Path, kind: Kind = K
 )
 def test_what_makes_all_right_is_named(name: str, changes: dict[str, str], said: str, tmp_path: Path) -> None:
     assert said in of_repair(name, changes, tmp_path)
+
+
+def test_after_a_finding_the_line_that_is_other_in_the_solution_is_named_and_nothing_else_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repairs, "_of_code", lambda *_, **__: pytest.fail("other changes are tried"))
+    changes = {"atomicAdd(&counts[a[idx]], 1);": "counts[a[idx]] += 1;"}
+    said = of_repair("histogram_i32", changes, tmp_path, kind=Kind.RACE)
+    assert "`counts[a[idx]] += 1;` is `atomicAdd(&counts[a[idx]], 1);`" in said
 
 
 def test_an_answer_in_other_words_is_named_as_a_whole(tmp_path: Path) -> None:
