@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +30,7 @@ from grader.judge.loops import of_loop
 from grader.judge.mixtures import NOT_RESCALED
 from grader.judge.pattern import without_chance, without_last
 from grader.judge.repairs import ADDED, repair
-from grader.judge.search import CALLS, Compiler, Search, costs_a_process
+from grader.judge.search import CALLS, Search, costs_a_process
 from grader.judge.shared_places import of_shared_place, without_order
 from grader.judge.unset import of_unset
 from grader.judge.verdicts import judge
@@ -41,6 +42,19 @@ ITSELF = " itself"  # a formula that only says that nothing is done, not why
 PROPOSED = ": cp.async.wait_group"  # what a note of the simulator goes on with, of the wait alone
 # Findings whose line may be another than the one at fault.
 REPAIRED = (Kind.LAUNCH_FAILED, Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)
+
+
+@contextmanager
+def solved_ahead(search: Search, kind: Kind) -> Iterator[None]:
+    """Lets nvcc compare the file with the solution while the smallest case that fails is looked for."""
+    compiler = search.compiler
+    is_wanted = kind is Kind.WRONG_ANSWER or (kind in REPAIRED and kind is not Kind.LAUNCH_FAILED)
+    if compiler is None or not search.budget.watch or not is_wanted:
+        yield
+        return
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(1) as beside:
+        search.compiler = replace(compiler, solved_ahead=beside.submit(compiler.solved, Path(folder)))
+        yield
 
 
 def with_cause(search: Search, shape: CaseKey, verdict: Verdict) -> Verdict:
@@ -101,14 +115,6 @@ def _of_finding(search: Search, shape: CaseKey, verdict: Verdict, finding: Findi
 
 def _diagnosed(search: Search, lab: Lab, shape: CaseKey, verdict: Verdict) -> Verdict:
     """The verdict of a wrong answer, on the case that shows most, with all that is found out of it."""
-    with TemporaryDirectory() as folder, ThreadPoolExecutor(1) as beside:
-        compiler = search.compiler
-        if compiler is not None and search.budget.watch:  # while the launcher is called, nvcc has time
-            compiler = replace(compiler, solved_ahead=beside.submit(compiler.solved, Path(folder)))
-        return _diagnosed_with(search, lab, shape, verdict, compiler)
-
-
-def _diagnosed_with(search: Search, lab: Lab, shape: CaseKey, verdict: Verdict, compiler: Compiler | None) -> Verdict:
     try:
         richest, clues = diagnose(lab, shape)
     except MISTAKES as error:  # a repair may be found all the same
@@ -126,7 +132,7 @@ def _diagnosed_with(search: Search, lab: Lab, shape: CaseKey, verdict: Verdict, 
     found = [*clues, *of_lanes(lab, richest, program), *of_unset(program)]
     if not any(clue.about == "unset" for clue in found):
         is_known = any(clue.about == "formula" and ITSELF not in clue.text for clue in found)
-        found += repair(lab, richest, program, compiler, is_brief=is_known)
+        found += repair(lab, richest, program, search.compiler, is_brief=is_known)
         if any(clue.about == "repair" for clue in found):  # which says more than what the answers look like
             found = [replace(clue, text=clue.text.removesuffix(f": {NOT_RESCALED}")) for clue in found]
     return replace(verdict, clues=sorted_clues(found))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import astuple, replace
 from pathlib import Path
 
@@ -58,14 +59,23 @@ def check(
         return _passed(search)
     if not budget.smallest:
         return replace(search.tried[failed], cases=len(search.tried))
-    failed = on_full_card(search, failed)
-    smallest = shrink(search, failed)
-    if smallest != failed and search.tried[smallest].kind is Kind.WRONG_ANSWER:
-        smallest = by_itself(search, failed, smallest)
-    _remember(smallest, last_failure)
-    verdict = _looked_into(search, smallest, on_failure)
+    with _ahead(search, search.tried[failed].kind):
+        failed = on_full_card(search, failed)
+        smallest = shrink(search, failed)
+        if smallest != failed and search.tried[smallest].kind is Kind.WRONG_ANSWER:
+            smallest = by_itself(search, failed, smallest)
+        _remember(smallest, last_failure)
+        verdict = _looked_into(search, smallest, on_failure)
     shares = [each.error_share for each in search.tried.values() if each.kind is verdict.kind]
     return replace(verdict, cases=len(search.tried), error_share=max(shares))
+
+
+def _ahead(search: Search, kind: Kind) -> AbstractContextManager[None]:
+    if not search.budget.diagnose:
+        return contextlib.nullcontext()
+    from grader.judge.cause import solved_ahead
+
+    return solved_ahead(search, kind)
 
 
 def _looked_into(search: Search, smallest: CaseKey, on_failure: Callable[[Verdict], None] | None) -> Verdict:
