@@ -8,6 +8,7 @@ import passed_before
 import pytest
 
 from grader.compile.differences import Comparison
+from grader.compile.edit_writer import Refused
 from grader.compile.expression_edits import changed_words
 from grader.compile.solution_edits import comparisons, towards
 from grader.compile.variants import Variant, variants
@@ -160,7 +161,15 @@ def test_lines_that_nvcc_refused_have_no_edit() -> None:
     own = OWN.replace("c + r * C]", "c + r * R]")
     line = own[: own.index("r * R")].count("\n") + 1
     assert line in {each.line for each in towards(own, SOLUTION).edits}
-    assert line not in {each.line for each in towards(own, SOLUTION, frozenset({line})).edits}
+    assert line not in {each.line for each in towards(own, SOLUTION, Refused(frozenset({line}))).edits}
+
+
+def test_a_name_that_nvcc_did_not_know_is_in_no_edit() -> None:
+    own = OWN.replace("c + r * C]", "c + r * R]")
+    known = {each.words for each in towards(own, SOLUTION).edits}
+    assert "`R` is `C`" in known
+    left = {each.words for each in towards(own, SOLUTION, Refused(names=frozenset({"C"}))).edits}
+    assert left < known and not any("is `C`" in each for each in left)
 
 
 def test_the_lines_of_a_file_stay_where_they_are() -> None:

@@ -20,7 +20,10 @@ SIMILAR = 0.4  # of the words of two statements, so that they stand for each oth
 OF_KIND = 0.15  # more for two of one kind
 MOST_RANK = 3
 LONGEST = 70  # letters of a text that words show
+MOST_WORDS, BESIDE = 10, 4  # of a piece of a longer text that is other, and beside it
 _NO_PLACE = re.compile(r"reinterpret_cast<[^<>]*&>\(\(")  # of a value that has no place
+_WORD = re.compile(r'"(?:\\.|[^"\\])*"|\w+|\S')
+_AROUND = re.compile(r"(?<![\w>\])])\(([\w.:]+)\)")
 NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
 
 
@@ -32,7 +35,8 @@ class Difference:
     """``kind``: an ``expression``, a ``place`` (which is written), a ``statement`` in whose place is ``text``, one
     ``before`` or ``behind`` which that stands, one that is ``moved`` before the place ``to``, or a piece of ``text``.
 
-    ``outer``: it is in no other. ``to`` is also where an answer or a body ends that is replaced as a whole.
+    ``outer``: it is in no other. ``to`` is also where an answer or a body ends that is replaced as a whole. ``at`` is
+    the place that the words are about, if that is not where it begins.
     """
 
     kind: str
@@ -43,6 +47,12 @@ class Difference:
     rank: int
     outer: bool = True
     to: int = 0
+    at: int = -1
+
+    @property
+    def place(self) -> int:
+        """What the words are about."""
+        return self.end - 1 if self.kind == "behind" else self.begin if self.at < 0 else self.at
 
 
 @dataclass
@@ -194,10 +204,12 @@ class Comparison:
         if is_same and own.kind not in ("asm", "other"):
             outer = own.kind in ("if", "loop") or len(own.nodes) == 1
             if own.kind == "loop":
-                pairs = zip(other.declared, own.declared, strict=False)
-                self.loops |= {key_of(theirs): mine.name for theirs, mine in pairs}
-            for pair in zip(own.nodes, other.nodes, strict=True):
-                self._root(*pair, outer=outer)
+                variables = zip(other.declared, own.declared, strict=False)
+                self.loops |= {key_of(theirs): mine.name for theirs, mine in variables}
+            pairs = [*zip(own.nodes, other.nodes, strict=True)]
+            if own.kind != "loop" or sum(not self._same(*pair) for pair in pairs) < 2:  # else it goes another way
+                for pair in pairs:
+                    self._root(*pair, outer=outer)
             if own.parts:
                 self._parts(own, other)
         if own.kind == other.kind == "declaration":
@@ -283,12 +295,15 @@ class Comparison:
         whole = self.own.plain[run[0].begin : run[-1].end]
         words = changed_words(whole, text, LONGEST)
         lines = [self.own.plain.count("\n", 0, each) + 1 for each in (run[0].begin, run[-1].end)]
+        at = -1
         if lines[0] < lines[1] and max(len(" ".join(whole.split())), len(text)) > LONGEST:
             words = f"lines {lines[0]} to {lines[1]} are as in the solution"
+            if (piece := _one_piece(whole, text)) is not None:
+                at, words = run[0].begin + piece[0], changed_words(*piece[1:], LONGEST)
         if (condition := self._guard(run, instead)) is not None:
             words = f"`{_shown(whole)}` is executed only where `{condition}`"
         self.found.append(
-            Difference("statement", run[0].begin, run[-1].end, text, words, 2 if outer else MOST_RANK, outer)
+            Difference("statement", run[0].begin, run[-1].end, text, words, 2 if outer else MOST_RANK, outer, at=at)
         )
 
     def _guard(self, run: Sequence[Statement], instead: Sequence[Statement]) -> str | None:
@@ -337,12 +352,37 @@ class Comparison:
                     yield Difference("moved", each.begin, each.end, there.text, words, 0, to=to)
 
 
+def _one_piece(own: str, other: str) -> tuple[int, str, str] | None:
+    """Where two texts of several lines differ, and both pieces with some words around them; None where these are not
+    short, or one is empty."""
+    first, second = ([*_WORD.finditer(text)] for text in (own, other))
+    same = [one[0] == two[0] for one, two in zip(first, second, strict=False)]
+    before = same.index(False) if False in same else len(same)
+    last = [one[0] == two[0] for one, two in zip(first[before:][::-1], second[before:][::-1], strict=False)]
+    behind = last.index(False) if False in last else len(last)
+    ends = [len(words) - behind for words in (first, second)]
+    if not all(0 < end - before <= MOST_WORDS for end in ends):
+        return None
+    around = min(BESIDE, before), min(BESIDE, behind)
+    mine, theirs = (
+        text[words[before - around[0]].start() : words[end - 1 + around[1]].end()]
+        for text, words, end in zip((own, other), (first, second), ends, strict=True)
+    )
+    return first[before].start(), mine, theirs
+
+
 def _shown(text: str) -> str:
     return shortened(text, LONGEST)
 
 
 def _bare(text: str) -> str:
-    return re.sub(r"[()\s]", "", text)
+    """Without spaces, and without parentheses around a name, a number or all of it."""
+    text = re.sub(r"\s", "", text)
+    while (less := _AROUND.sub(r"\1", text)) != text:
+        text = less
+    while text[:1] == "(" and all(text.count("(", 0, end) > text.count(")", 0, end) for end in range(1, len(text))):
+        text = text[1:-1]
+    return text
 
 
 def _within(one: Statement) -> Statement:

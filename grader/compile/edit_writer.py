@@ -51,6 +51,21 @@ class Edit:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """What nvcc did not accept: edits of ``lines``, and such as have ``names`` that it does not know at their place."""
+
+    lines: frozenset[int] = frozenset()
+    names: frozenset[str] = frozenset()
+
+    def has(self, line: int, text: str, own: str) -> bool:
+        """Whether an edit of a line is among them, which has this text and replaces its ``own``."""
+        return line in self.lines or not {*WORD.findall(text)} & self.names <= {*WORD.findall(own)}
+
+
+NOTHING_REFUSED = Refused()
+
+
+@dataclass(frozen=True)
 class Edited:
     text: str
     edits: tuple[Edit, ...]
@@ -63,6 +78,7 @@ class Writer:
     text: str
     lines: frozenset[int]
     doubts: Mapping[int, float]
+    refused: Refused = Refused()
     edits: list[Edit] = field(default_factory=list)
     added: list[tuple[int, int, float, int, str]] = field(default_factory=list)  # place, and what is there sooner
     known: list[tuple[int, int]] = field(default_factory=list)  # rank and line of all edits that there are
@@ -98,6 +114,9 @@ class Writer:
     def line_at(self, place: int) -> int:
         return bisect_right(self.starts, place)
 
+    def text_of(self, line: int) -> str:
+        return self.plain[self.starts[line - 1] :].partition("\n")[0]
+
     def choose(self) -> None:
         """The likeliest, not too many of one line."""
         of_line, found = Counter[int](), list[int]()
@@ -112,6 +131,8 @@ class Writer:
     def new(self, place: int, words: str, rank: int) -> int:
         """The number of a new edit; 0 where it is not one of the likeliest."""
         line = self.line_at(place)
+        if self.refused.names and self.refused.has(line, words, self.text_of(line)):
+            return 0
         self.known.append((rank, line))
         if self.chosen is None or len(self.known) - 1 not in self.chosen:
             return 0

@@ -18,6 +18,7 @@ from grader.compile.lane_edits import (
     nearest_bit,
     of_bits,
     of_counter,
+    of_neighbour,
     of_quotient,
     of_register,
     of_row,
@@ -32,6 +33,7 @@ MOST_FACTORS = 6  # that one is multiplied or divided by
 MOST_PAIRS = 6  # elements of a list of which any two may be exchanged; of longer ones those that are neighbours
 SHUFFLED = 2  # the argument of a shuffle that says how far
 LONGEST = 240  # characters of an expression that is edited as a whole
+MOST_FLOATS = 3  # that an element is multiplied by
 DIFFERING = 12  # letters of a shortened text, from the first that differs
 _AXES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 _FLOATING = {"float", "double"}
@@ -55,6 +57,8 @@ _OTHER_SIGNS = {
     "<<": (">>",),
     ">>": ("<<",),
 }
+_OF_TWO = ("fmaxf", "fminf", "max", "min")
+_ZEROS, _LOWEST = ("0.0f", "0.f"), "-3.402823466e+38f"
 _COMPARING = ("<", "<=", ">", ">=", "==", "!=")
 _OTHER_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "expf": ("exp2f",),
@@ -498,6 +502,8 @@ class Expressions(ABC):
         yield from self._other_forms(node, is_whole=is_whole)
         if sign == "+" and is_whole:
             yield from self._transposed(node)
+            if re.search(r"[^\s^]\s*\^\s*[^\s^=]", self.plain):  # it has a swizzle
+                yield f"`{own}` is `{left} ^ {right}`", f"({left}) ^ ({right})", 3
         if sign == "-":
             yield f"`{own}` is `{right} - {left}`", f"({right}) - ({left})", 5
         if sign == "/" and is_whole:
@@ -576,6 +582,13 @@ class Expressions(ABC):
         kind = self.type_of(node, node.scope)
         own = self.of(node)
         short = shortened(own)
+        if kind == "floating" and (node.kind == "index" or (node.kind == "binary" and node.sign == "*")):
+            known = {*WORD.findall(own)}
+            floats = [each.name for each in node.scope or () if kind_of(each) == "floating" and each.name not in known]
+            near = [name for name in floats if self.is_near(node, name)]
+            self._wrap(
+                node, [(changed_words(own, f"{own} * {name}"), f"{own} * {name}", 4) for name in near[:MOST_FLOATS]]
+            )
         if kind == "floating" and node.kind in ("name", "member", "call", "index"):
             ways = [(f"`{short}` is `1.0f / {short}`", f"1.0f / {own}", 3)]
             ways += [
@@ -691,6 +704,7 @@ class Expressions(ABC):
                 self._wrap(parts[SHUFFLED], [*lanes_instead(parts[SHUFFLED].sign)])
             self._without_call(node)
             self._other_function(node)
+            self._usual(node)
             if not self._takes_places(node):
                 self._negated(node)
         for part in parts:
@@ -714,6 +728,15 @@ class Expressions(ABC):
                 self.root_value(part)
             else:
                 self.node(part)
+
+    def _usual(self, node: Node) -> None:
+        """What is often missing beside a call: lanes that a shuffle does not reach, and the magnitude in a maximum."""
+        if node.sign == "__shfl_up_sync" and len(node.parts) > SHUFFLED:
+            self._wrap(node, [*of_neighbour(self.of(node), self.of(node.parts[SHUFFLED]))])
+        for part in node.parts if node.sign in _OF_TWO else ():
+            if part.kind in ("name", "index", "member") and self.type_of(part, part.scope) == "floating":
+                own = self.of(part)
+                self._wrap(part, [(f"`{own}` is `fabsf({own})`", f"fabsf({own})", 2)])
 
     def _doubled(self, node: Node) -> None:
         """Twice a float that a function is given, and half of it."""
@@ -789,6 +812,10 @@ class Expressions(ABC):
         for part in node.parts:
             if part.kind != "number":
                 self.node(part)
+            elif part.sign in _ZEROS and any(
+                self.writer.count[name] for name in _OF_TWO
+            ):  # of no elements, as of a sum
+                self._wrap(part, [(f"`{part.sign}` is `-FLT_MAX`", _LOWEST, 3)])
 
     def _pairs(self, parts: Sequence[Node], *, is_kept: bool = False) -> None:
         """``is_kept``: a place stays one."""

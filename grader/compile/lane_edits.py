@@ -52,6 +52,12 @@ def of_counter(own: str, counter: str, step: str, divisor: str) -> Iterator[Way]
         yield f"`{own}` is `{counter} / {step} % {divisor}`", f"({counter}) / ({step}) % ({divisor})", 0
 
 
+def of_neighbour(own: str, by: str) -> Iterator[Way]:
+    """``__shfl_up_sync`` gives a lane that has no neighbour so far below it its own value (CUDA C++ Programming Guide,
+    Warp Shuffle Functions)."""
+    yield f"`{own}` is 0 in lanes below `{by}`", f"(threadIdx.x % {WARP} >= ({by})) * {own}", 1
+
+
 def nearest_bit(sign: str, left: str, right: str) -> Iterator[Way]:
     """The lowest lane of a ballot in the place of the highest, or the reverse."""
     lowest, highest = re.fullmatch(r"__ffs\((.*)\)", left), re.fullmatch(r"__clz\((.*)\)", right)

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from itertools import combinations, takewhile
 
 from grader.compile.counterparts import Side, Unspoken, constants_between, made_by, pair_variables, paired
 from grader.compile.differences import NAME, Comparison, Difference
-from grader.compile.edit_writer import VARIABLE, Edited, Writer, blanked
+from grader.compile.edit_writer import NOTHING_REFUSED, VARIABLE, Edited, Refused, Writer, blanked
 from grader.compile.source_tree import trees_of
 from grader.content.functions import Code, Function, constants_of
 from grader.content.skeleton import todos
@@ -26,8 +25,8 @@ MOST_PAIRED = 8  # of a function, of which any two are edits, too
 OF_PAIR, OF_ANSWER, OF_BODY, OF_ALL = 4, 5, 6, 7  # ranks
 
 
-def towards(text: str, solution: str, without: AbstractSet[int] = frozenset()) -> Edited:
-    """None is on a line of ``without``: nvcc said that one there is wrong."""
+def towards(text: str, solution: str, without: Refused = NOTHING_REFUSED) -> Edited:
+    """``without`` edits that nvcc did not accept."""
     writer = Writer(text, frozenset(), {})
     chosen: list[tuple[Sequence[Difference], str, int]] = []
     equal = list[Function]()
@@ -35,17 +34,21 @@ def towards(text: str, solution: str, without: AbstractSet[int] = frozenset()) -
         if comparison.is_equal:
             equal.append(comparison.own.tree.function)
             continue
-        found = [each for each in comparison.differences() if writer.line_at(each.begin) not in without]
+        found = [each for each in comparison.differences() if not _is_refused(writer, each, without)]
         chosen += _of_function(writer, [*dict.fromkeys(found)])
-        body = _body(comparison) if sum(each.outer for each in found) > 1 and WHOLES not in without else None
-        if body is not None and writer.line_at(body.begin) not in without:
+        body = _body(comparison) if sum(each.outer for each in found) > 1 and WHOLES not in without.lines else None
+        if body is not None and not _is_refused(writer, body, without):
             chosen.append(([body], body.words, OF_BODY))
-    for each in _answers(writer, solution) if WHOLES not in without else ():
+    for each in _answers(writer, solution) if WHOLES not in without.lines else ():
         if any(function.begin <= each.begin < function.end for function in equal):
             continue
-        if writer.line_at(each.begin) not in without:
+        if not _is_refused(writer, each, without):
             chosen.append(([each], each.words, OF_ANSWER))
     return _written(writer, chosen)
+
+
+def _is_refused(writer: Writer, one: Difference, without: Refused) -> bool:
+    return without.has(writer.line_at(one.begin), one.text, writer.plain[one.begin : one.end])
 
 
 def _whole(what: str, first: int, last: int) -> str:
@@ -110,7 +113,7 @@ def _of_function(writer: Writer, found: Sequence[Difference]) -> list[tuple[Sequ
         if each.kind == "expression":
             same.setdefault(each.words, []).append(each)
     for words, places in same.items():
-        lines = [*dict.fromkeys(writer.line_at(each.begin) for each in places)]
+        lines = [*dict.fromkeys(writer.line_at(each.place) for each in places)]
         others = ", ".join(map(str, lines[1:]))
         there = (
             f"here and on line{'s' * (len(lines) > 2)} {others}" if others else f"in {len(places)} places of the line"
@@ -120,7 +123,7 @@ def _of_function(writer: Writer, found: Sequence[Difference]) -> list[tuple[Sequ
             edits.append((places, f"{words} {there}", rank))
     outer = [_least(each, found) for each in found if each.outer and _is_apart(each, found)]
     for one, two in combinations(outer, 2) if len(outer) <= MOST_PAIRED else ():
-        lines = [writer.line_at(each.begin) for each in (one, two)]
+        lines = [writer.line_at(each.place) for each in (one, two)]
         there = f"on line {lines[1]} " if lines[0] != lines[1] else ""
         edits.append(([one, two], f"{one.words}, and {there}{two.words}", OF_PAIR))
     if len(outer) > 2:
@@ -170,7 +173,7 @@ def _written(writer: Writer, chosen: Sequence[tuple[Sequence[Difference], str, i
     for differences, words, rank in chosen:
         first = differences[0]
         last = writer.line_at(first.to) if rank in (OF_ANSWER, OF_BODY) else 0
-        number = writer.edit(first.end - 1 if first.kind == "behind" else first.begin, words, rank, last)
+        number = writer.edit(first.place, words, rank, last)
         for each in differences:
             numbers.setdefault(each, []).append(number)
     for each, known in numbers.items():

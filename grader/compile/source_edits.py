@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from grader.compile.edit_writer import VARIABLE, WORD, Edited, Writer
+from grader.compile.edit_writer import NOTHING_REFUSED, VARIABLE, WORD, Edited, Refused, Writer
 from grader.compile.expression_edits import (
     LONGEST,
     MOST_TERMS,
@@ -37,13 +37,13 @@ _OTHER_ASSIGNING = {"=": ("+=",), "+=": ("=", "-="), "-=": ("+=",), "*=": ("=", 
 
 
 def edited(
-    text: str, within: Collection[int], without: Collection[int] = (), doubts: Mapping[int, float] | None = None
+    text: str, within: Collection[int], without: Refused = NOTHING_REFUSED, doubts: Mapping[int, float] | None = None
 ) -> Edited:
-    """The edits of lines of ``within``. None is on a line of ``without``: nvcc said that one there is wrong.
+    """The edits of lines of ``within``, but those ``without`` which nvcc did not accept.
 
     Only the likeliest are there. The ``doubts`` of a line are added to the ranks of its edits.
     """
-    writer, trees = Writer(text, frozenset(within) - frozenset(without), doubts or {}), trees_of(text)
+    writer, trees = Writer(text, frozenset(within) - without.lines, doubts or {}, without), trees_of(text)
     writer.used = frozenset(
         name for tree in trees for name in WORD.findall(writer.plain[tree.body.begin : tree.body.end])
     )

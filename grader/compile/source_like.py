@@ -13,7 +13,7 @@ from grader.compile import ninja
 from grader.compile.build import SIGNATURE, common_key, lay_out, plan
 from grader.compile.compilation import run
 from grader.compile.dependencies import BESIDE
-from grader.compile.edit_writer import Edit, Edited
+from grader.compile.edit_writer import Edit, Edited, Refused
 from grader.compile.nvcc_log import SOURCE
 from grader.compile.request import NAME, CompileFailure, Request
 from grader.compile.solution_edits import WHOLES, towards
@@ -22,10 +22,11 @@ from grader.compile.toolchain import find_toolchain
 from grader.content.skeleton import read
 from grader.storage import cache
 
-MOST_REFUSED = 3  # times that nvcc is asked for the PTX of edits
+MOST_REFUSED = 4  # times that nvcc is asked for the PTX of edits
 SOURCE_LIKE_LIMIT_S = 5  # of computing: a file whose headers take longer goes without
 _SAID = re.compile(r"\S+\(\d+\): (?:error|warning|remark)")
 _REFUSED = re.compile(rf"{SOURCE}\((\d+)\): error")
+_UNKNOWN = re.compile(r": error: identifier \"(\w+)\" is undefined")
 _INSTANTIATED = re.compile(r" *detected during.* at line (\d+)$")
 
 
@@ -56,10 +57,10 @@ def solved_ptx(request: Request, folder: Path) -> tuple[Path, tuple[Edit, ...]] 
 
 
 def _accepted(
-    request: Request, folder: Path, make: Callable[[set[int]], Edited]
+    request: Request, folder: Path, make: Callable[[Refused], Edited]
 ) -> tuple[Path, tuple[Edit, ...]] | None:
     """Those of a file's edits that nvcc accepts."""
-    without = set[int]()
+    without = Refused()
     for _ in range(MOST_REFUSED):
         made = make(without)
         if not made.edits:
@@ -67,26 +68,32 @@ def _accepted(
         ptx, log = _source_like(request, folder, made.text.encode())
         if ptx is not None:
             return ptx, made.edits
-        refused = _refused(log)
-        if refused.isdisjoint(each.line for each in made.edits):  # what stands in a block of its own is not known there
-            refused |= {WHOLES}
-        if refused <= without:
+        lines, names = _refused(log, without.names)
+        if not names and lines.isdisjoint(each.line for each in made.edits):
+            lines |= {WHOLES}  # what stands in a block of its own is not known there
+        if not names and lines <= without.lines:
             return None
-        without |= refused
+        without = Refused(without.lines | lines, without.names | names)
     return None
 
 
-def _refused(log: str) -> set[int]:
+def _refused(log: str, known: Collection[str] = ()) -> tuple[set[int], set[str]]:
     """The lines of a file that nvcc found at fault, and those that made it read a template that is; not those of its
-    warnings."""
-    found, is_refused = set[int](), False
+    warnings. Where it does not know a name, that name is at fault, unless it is ``known`` and still there."""
+    lines, names, is_refused = set[int](), set[str](), False
     for line in log.split("\n"):
         if _SAID.match(line) is not None:
             is_refused = (refused := _REFUSED.match(line)) is not None
-            found |= {int(refused[1])} if refused is not None else set()
+            if refused is None:
+                continue
+            if (unknown := _UNKNOWN.search(line)) is not None and unknown[1] not in known:
+                names.add(unknown[1])
+                is_refused = False
+            else:
+                lines.add(int(refused[1]))
         elif is_refused and (made := _INSTANTIATED.match(line)) is not None:
-            found.add(int(made[1]))
-    return found
+            lines.add(int(made[1]))
+    return lines, names
 
 
 def _source_like(request: Request, folder: Path, text: bytes | None) -> tuple[Path | None, str]:

@@ -32,7 +32,7 @@ def variants(text: str, solution: str) -> tuple[str, list[Variant]]:
     outer = [each for each in found if not any(_is_in(each, other) for other in found)]
     chosen = [each for each in found if each.rank == 0][:MOST] + [each for each in outer if each.rank][:MOST]
     ones = [
-        Variant(_with(text, [each]), text.count("\n", 0, each.begin) + 1, each.words)
+        Variant(_with(text, [each]), text.count("\n", 0, each.place) + 1, each.words)
         for each in sorted(dict.fromkeys(chosen), key=lambda each: (each.rank, each.begin))
     ]
     return _with(text, outer) if outer else "", ones

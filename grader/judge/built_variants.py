@@ -21,6 +21,8 @@ MOST_INSTRUCTIONS = 3_000_000  # of one case
 MOST_LINES = 4  # that are named together, where no one of them is enough
 LEAST_RIGHT = 6  # of the cases, where the larger ones take more
 
+AS_SOLVED = "are as in the solution"  # in the words of several lines
+
 Build = Callable[[str], "Program | None"]
 
 
@@ -39,7 +41,7 @@ def right_variants(
     if not more or len(more) >= MOST_LINES:
         return [], 0
     lines = f"lines {', '.join(map(str, (first, *more[:-1])))} and {more[-1]}"
-    return [Change(first, f"{lines} are as in the solution", {})], every
+    return [Change(first, f"{lines} {AS_SOLVED}", {})], every
 
 
 def _right_cases(lab: Lab, build: Build, text: str, cases: Sequence[CaseKey]) -> int:

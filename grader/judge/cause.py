@@ -41,7 +41,9 @@ WRITTEN = "written "  # what a note of the simulator begins with, of the element
 ITSELF = " itself"  # a formula that only says that nothing is done, not why
 PROPOSED = ": cp.async.wait_group"  # what a note of the simulator goes on with, of the wait alone
 # Findings whose line may be another than the one at fault.
-REPAIRED = (Kind.LAUNCH_FAILED, Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)
+REPAIRED = (
+    Kind.LAUNCH_FAILED, Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK, Kind.CRASH,
+)  # fmt: skip
 
 
 @contextmanager

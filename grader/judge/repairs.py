@@ -59,7 +59,7 @@ from grader.content.skeleton import read, skeleton_of
 from grader.content.source_file import is_helper, lines_with
 from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import Launched
-from grader.judge.built_variants import LEAST_RIGHT, Build, right_variants
+from grader.judge.built_variants import AS_SOLVED, LEAST_RIGHT, Build, right_variants
 from grader.judge.case import Case, CaseKey, allowed, largest_within
 from grader.judge.coverage import AGAIN, ONCE, raise_neighbours
 from grader.judge.lab import Judged, Lab, judged
@@ -78,9 +78,9 @@ SECONDS = 1.0
 LAUNCHER_SECONDS = 0.6  # for changes of the launcher
 SOURCE_SECONDS = 1.0  # for code that is close to the source
 WHOLE_SECONDS = 0.6  # of these, for statements as wholes
-EDIT_SECONDS = 1.4  # for edits of the source
+EDIT_SECONDS = 2.0  # for edits of the source
 SOLUTION_SECONDS = 2.0  # for edits that the solution tells
-BRIEF, BRIEF_EDITS = 0.6, 1.0  # for changes of PTX and edits, where it is known what is wrong, or in which lines
+BRIEF, BRIEF_EDITS = 0.6, 1.4  # for changes of PTX and edits, where it is known what is wrong, or in which lines
 EDIT_RANKS = 2  # behind one that is right, only those of so many ranks are tried, too
 FEWEST = 7  # cases that a change makes right: with 5 and 6, causes were named that were none
 EDIT_CASES = 8  # that an edit must make right, at least: there are many, and some are right by chance
@@ -119,7 +119,8 @@ LARGE_WORK, LARGE_INSTRUCTIONS = 20_000_000, 2_000_000  # of more cases, for a c
 CONFIRMED, CONFIRMED_SEED = 12, 100  # of these cases: how many, and the seed of the first
 LINES = 2  # that a clue names, at most
 MANY_VALUES = 3  # in the place of one that are right: then none of them is known to be meant
-RUNS = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK)  # code that can be called
+# Code that can be called.
+RUNS = (Kind.OUT_OF_BOUNDS, Kind.MISALIGNED, Kind.UNINITIALISED, Kind.RACE, Kind.DEADLOCK, Kind.CRASH)
 MOVED = {  # what may stand at another place -> what a race is said to lack
     "the commit": r"cp\.async|bulk copy|wgmma",
     "the arrival": "bulk copy|wgmma|mbarrier",
@@ -153,6 +154,7 @@ _COMPARES = re.compile(r"^[^/]*(?:\b(?:if|for|while)\b|\s(?:[<>]=?|[!=]=|&&|\|\|
 _EARLY = re.compile(r"accumulator of the wgmma on line \d+ \(called on line (\d+)\) before wgmma\.wait_group")
 _VALUE = re.compile(r"(`[^`]+`) is `")
 ADDED = " stands "  # in the words of a change: what it adds, or what stands elsewhere
+_ADDS_ORDER = re.compile(r"`[^`]*(?i:sync|fence|wait|arrive|commit|barrier)[^`]*` stands ")
 _ADDED = re.compile(r"`([^`]+);` stands behind `")
 _INSTEAD = re.compile(r"`([^`]+\))` is `([^`]+\))`")
 _WHOLE = re.compile(r"\bconstexpr\s+(?:unsigned|u?int\w*)\s+(\w+)\s*=")
@@ -524,8 +526,9 @@ def repair(
 ) -> Iterator[Clue]:
     """At most one clue; none where changes on more than LINES lines do, or the file is too large to try.
 
-    First what the launcher gives the CUDA runtime is changed, then what the solution has otherwise, then the PTX that
-    runs, then the one close to the source; at last two places of either. ``kind`` says how the file fails. What a
+    First what the solution has otherwise is put in the place of what the file has, then what the launcher gives the
+    CUDA runtime is changed, then the PTX that runs, then the one close to the source; at last two places of either.
+    ``kind`` says how the file fails. What a
     finding's lines get their numbers from is changed first. ``is_brief``: what is wrong is known, but for its line.
     """
     if program is None or program.device != "sim" or program.ptx.stat().st_size > LARGEST:
@@ -547,11 +550,10 @@ def repair(
         if not trial.is_wrong(cases[0]):
             return
         cases += islice(_failing(trial, cases), max(few - len(cases), 0))
-        found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
         files = _Files(trial, source, is_brief=is_brief)
-        if compiler is not None and not found:
+        if compiler is not None:
             files.compile_with(compiler, beside, folder, own - _missed(trial, finding))
-        yield from _clue(files, found, cases, own, finding)
+        yield from _clue(files, cases, own, finding)
 
 
 def _are_enough(lab: Lab, cases: Sequence[CaseKey]) -> bool:
@@ -560,25 +562,9 @@ def _are_enough(lab: Lab, cases: Sequence[CaseKey]) -> bool:
     return len(cases) >= LEAST_CASES and elements >= ELEMENTS
 
 
-def _clue(
-    files: _Files,
-    found: list[Change | LauncherChange],
-    cases: Sequence[CaseKey],
-    own: Collection[int],
-    finding: Finding | None,
-) -> Iterator[Clue]:
-    """What was ``found`` of the launcher, and what is found of the kernels."""
-    trial, pair = files.trial, list[Change]()
-    if trial.kind is not Kind.LAUNCH_FAILED:  # else no kernel runs
-        for right in _right_cases(trial.lab, cases) if trial.kind is Kind.WRONG_ANSWER and not found else ():
-            trial.suspect(right)
-        of_kernels, pair = _of_kernels(files, cases, own, finding, is_found=bool(found))
-        kernels_of.cache_clear()  # large, and of no use to another file
-        found = [*found, *of_kernels]
-    elif not found:
-        found = [*_found_built(files, cases)]
-    if not found and not pair and finding is not None and "past the end" in finding.message:
-        found = [*_right_calls(trial, roomier(files.source, own, trial.launched, trial.types), cases)]
+def _clue(files: _Files, cases: Sequence[CaseKey], own: Collection[int], finding: Finding | None) -> Iterator[Clue]:
+    """What is found of the launcher and of the kernels."""
+    found, pair = _of_file(files, cases, own, finding)
     lines = {change.line for change in found or pair}
     if 1 <= len(lines) <= LINES:
         names, count = Names(files.source), files.confirmed or len(cases)
@@ -588,6 +574,30 @@ def _clue(
         yield Clue("repair", words, line=lines.pop() if len(lines) == 1 else None)
     elif not lines:
         yield from _zero_quotients(files.source, own)
+
+
+def _of_file(
+    files: _Files, cases: Sequence[CaseKey], own: Collection[int], finding: Finding | None
+) -> tuple[list[Change | LauncherChange], list[Change]]:
+    """The changes that make all right, each alone, else two that must come together."""
+    trial, source = files.trial, files.source
+    runs = trial.kind is not Kind.LAUNCH_FAILED  # else no kernel does
+    if runs and (solved := _of_solution(files, cases, own, finding)):
+        return [*solved], []
+    found: list[Change | LauncherChange] = [*_right_launchers(trial, source, own, cases)]
+    built = _found_built(files, cases) if found or finding is not None or not runs else []
+    if built and not (found and AS_SOLVED in built[0].words):  # which says less than one line
+        return [*built], []
+    pair = list[Change]()
+    if runs:
+        for right in _right_cases(trial.lab, cases) if trial.kind is Kind.WRONG_ANSWER and not found else ():
+            trial.suspect(right)
+        of_kernels, pair = _of_kernels(files, cases, own, finding, is_found=bool(found))
+        kernels_of.cache_clear()  # large, and of no use to another file
+        found = [*found, *of_kernels]
+    if not found and not pair and finding is not None and "past the end" in finding.message:
+        found = [*_right_calls(trial, roomier(source, own, trial.launched, trial.types), cases)]
+    return found, pair
 
 
 def _zero_quotients(source: str, own: Collection[int]) -> Iterator[Clue]:
@@ -716,34 +726,30 @@ class _Files:
     _fails: bool | None = None
 
 
+def _of_solution(
+    files: _Files, cases: Sequence[CaseKey], own: Collection[int], finding: Finding | None
+) -> list[Change]:
+    """What makes all right in a kernel if it is as in the solution. What makes a finding go away in another way may
+    only hide it; but a barrier or the like that is missing may stand in several places, and has better words."""
+    if finding is None and (found := _found_remainders(files, cases, own, ())):
+        return found
+    files.as_there = _found_solved(files, cases)
+    return [change for change in files.as_there if finding is None or not _ADDS_ORDER.search(change.words)]
+
+
 def _of_kernels(
     files: _Files, cases: Sequence[CaseKey], own: Collection[int], finding: Finding | None, *, is_found: bool
 ) -> tuple[list[Change], list[Change]]:
-    """The same as `_of_code`. What makes a finding go away may only hide it: if a line does when it is as in the
-    solution, that is the one. A barrier or the like that is missing may stand in several places, and has other words.
-    """
+    """The same as `_of_code`. Where only a whole answer to a TODO or a whole function makes all right, the line at
+    fault is in it: only there are other changes tried."""
     if files.trial.kind is Kind.WRONG_ANSWER and not is_found:
-        return _of_answers(files, cases, own)
-    if finding is not None and not is_found:
-        files.as_there = _found_solved(files, cases)
-        if found := [change for change in files.as_there if ADDED not in change.words]:
+        own = _confined(files, cases, own)
+        if not files.whole and (found := _found_built(files, cases)):  # no kernel is at fault
             return found, []
+        files.begin_close()
     found, pair = _of_code(files, cases, own, finding, is_found=is_found)
-    return found or ([] if pair else files.whole), pair
-
-
-def _of_answers(files: _Files, cases: Sequence[CaseKey], own: Collection[int]) -> tuple[list[Change], list[Change]]:
-    """The same of wrong answers: first what the solution has otherwise, in kernels, then in the launcher. Where only a
-    whole answer to a TODO or a whole function makes all right, the line at fault is in it: only there are other changes
-    tried."""
-    if found := _found_remainders(files, cases, own, ()) or _found_solved(files, cases):
-        return found, []
-    own = _confined(files, cases, own)
-    if not files.whole and (found := _found_built(files, cases)):  # no kernel is at fault
-        return found, []
-    files.begin_close()
-    found, pair = _of_code(files, cases, own, None, is_found=False)
-    files.is_solved &= not found and not pair
+    if finding is None:
+        files.is_solved &= not found and not pair
     return found or ([] if pair else files.whole), pair
 
 
