@@ -1016,6 +1016,16 @@ def test_a_few_cases_prove_nothing(
             "`(v + i * THREADS) * VEC` is",
         ),
         ("wgmma_ring_tn_f16", "m * MMA_M * BLOCK_K", "m * MMA_M", "`m * MMA_M` is `m * MMA_M * BLOCK_K`"),
+        # What a shuffle gives to the lanes that it does not reach, a magnitude, a part of a swizzle, no elements.
+        (
+            "scan_warp_i32",
+            "sum, offset);\n        if (lane_id >= offset) sum += below;",
+            "sum, offset);\n        sum += below;",
+            "`__shfl_up_sync(FULL_MASK, sum, offset)` is 0 in lanes below `offset`",
+        ),
+        ("rms_norm_quant_fp8", "fmaxf(amax, fabsf(element))", "fmaxf(amax, element)", "`element` is `fabsf(element)`"),
+        ("mat_trans_f32_tiled_swizzled", "tile_smem[tx][i ^ tx]", "tile_smem[tx][i + tx]", "`i + tx` is `i ^ tx`"),
+        ("online_safe_softmax_f32", "return {-FLT_MAX, 0.0f};", "return {0.0f, 0.0f};", "`0.0f` is `-FLT_MAX`"),
         (
             "ce_online_bf16",
             "    mine.sum *= __expf(mine.max - max);\n",
@@ -1025,7 +1035,11 @@ def test_a_few_cases_prove_nothing(
     ],
 )
 def test_an_edit_of_the_source_makes_all_right(name: str, right: str, by: str, fact: str, tmp_path: Path) -> None:
-    kinds = {"wgmma_multicast_tn_f16": Kind.RACE, "sgemm_t_8x8_sliced_k16_f32x4_bcf_dbuf_async": Kind.OUT_OF_BOUNDS}
+    kinds = {
+        "wgmma_multicast_tn_f16": Kind.RACE,
+        "sgemm_t_8x8_sliced_k16_f32x4_bcf_dbuf_async": Kind.OUT_OF_BOUNDS,
+        "mat_trans_f32_tiled_swizzled": Kind.UNINITIALISED,
+    }
     verdict, line = wrong(name, right, by, tmp_path, kinds.get(name, Kind.WRONG_ANSWER))
     assert f"on line {line} {fact}" in of_repair(verdict)
 

@@ -140,6 +140,25 @@ def test_what_stands_elsewhere_is_moved() -> None:
     assert "`__syncthreads();` is left out" in {each.words for each in towards(own, SOLUTION).edits}
 
 
+def test_a_sum_that_is_declared_too_far_out_begins_again() -> None:
+    right = SOLUTION.replace(
+        "    float sum = 0.0f;\n    for (int i = 0; i < TILE; ++i) sum += tile[i][col];\n    y[col] = half_of(sum);\n",
+        """\
+    for (int row = 0; row < rows; ++row) {
+        float sum = 0.0f;
+        for (int i = 0; i < TILE; ++i) sum += tile[i][col];
+        y[col] += half_of(sum);
+    }
+""",
+    )
+    own = right.replace("        float sum = 0.0f;\n", "").replace(
+        "    for (int row", "    float sum = 0.0f;\n    for (int row"
+    )
+    assert "`sum = {};` stands before `for (int i = 0; i < TILE; ++i) sum += tile[i][col];`" in {
+        each.words for each in towards(own, right).edits
+    }
+
+
 def test_two_differences_are_tried_together_and_all_of_a_function() -> None:
     own = OWN.replace("c + r * C]", "c + r * R]").replace("buffer[k][c]", "buffer[c][k]").replace("= 0.0f", "= 1.0f")
     found = {each.words: each.rank for each in towards(own, SOLUTION).edits}

@@ -22,6 +22,10 @@ MOST_RANK = 3
 LONGEST = 70  # letters of a text that words show
 MOST_WORDS, BESIDE = 10, 4  # of a piece of a longer text that is other, and beside it
 _NO_PLACE = re.compile(r"reinterpret_cast<[^<>]*&>\(\(")  # of a value that has no place
+_AT_0 = re.compile(r"(?:=\s*(?:0(?:\.0?f?)?|\{(?:0(?:\.0?f?)?)?\})|\{\})\s*;$")
+_ZEROED = (
+    "for (unsigned kata_at = 0; kata_at < sizeof({0}) / 4; ++kata_at) reinterpret_cast<unsigned*>(&{0})[kata_at] = 0;"
+)
 _WORD = re.compile(r'"(?:\\.|[^"\\])*"|\w+|\S')
 _AROUND = re.compile(r"(?<![\w>\])])\(([\w.:]+)\)")
 NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
@@ -322,23 +326,35 @@ class Comparison:
         one = before or after
         scope = after.scope if after is not None else (one.scope if one is not None else own.scope)
         for run in [*([each] for each in added), *([added] if len(added) > 1 else [])]:
-            if len(run) == 1 and run[0].kind == "declaration":
-                continue
             try:
                 text = " ".join(self.spoken(each, scope) for each in run)
             except Unspoken:
                 continue
+            told = text
+            if len(run) == 1 and run[0].kind == "declaration":
+                if (name := self._outer(run[0], scope)) is None:
+                    continue
+                told, text = f"{name} = {{}};", _ZEROED.format(name)
             if before is not None:
-                words = f"`{_shown(text)}` stands behind `{_shown(self.own.text(before))}`"
+                words = f"`{_shown(told)}` stands behind `{_shown(self.own.text(before))}`"
                 found = Difference("behind", before.begin, before.end, f"{{{text}}}", words, int(len(run) > 1))
             elif after is not None:
-                words = f"`{_shown(text)}` stands before `{_shown(self.own.text(after))}`"
+                words = f"`{_shown(told)}` stands before `{_shown(self.own.text(after))}`"
                 found = Difference("before", after.begin, after.end, f"{{{text}}}", words, int(len(run) > 1))
             else:
                 continue
             self.found.append(found)
             if len(run) == 1:
                 self.missing.append((run[0], found))
+
+    def _outer(self, one: Statement, scope: Scope | None) -> str | None:
+        """The learner's variable that begins at 0 further out than the solution's, so that it keeps what it has."""
+        if len(one.declared) != 1 or not _AT_0.search(self.other.text(one)):
+            return None
+        variable = one.declared[0]
+        name = self.other.labels.get(key_of(variable), variable.name)
+        mine = found_in(scope, name)
+        return name if mine is not None and not mine.is_fixed and "*" not in mine.type else None
 
     def _moved(self) -> Iterator[Difference]:
         """What the learner has at another place than the solution."""
