@@ -528,8 +528,8 @@ def repair(
 
     First what the solution has otherwise is put in the place of what the file has, then what the launcher gives the
     CUDA runtime is changed, then the PTX that runs, then the one close to the source; at last two places of either.
-    ``kind`` says how the file fails. What a
-    finding's lines get their numbers from is changed first. ``is_brief``: what is wrong is known, but for its line.
+    ``kind`` says how the file fails. What a finding's lines get their numbers from is changed first. ``is_brief``: what
+    is wrong is known, but for its line.
     """
     if program is None or program.device != "sim" or program.ptx.stat().st_size > LARGEST:
         return
