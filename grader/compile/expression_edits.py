@@ -502,8 +502,6 @@ class Expressions(ABC):
         yield from self._other_forms(node, is_whole=is_whole)
         if sign == "+" and is_whole:
             yield from self._transposed(node)
-            if re.search(r"[^\s^]\s*\^\s*[^\s^=]", self.plain):  # it has a swizzle
-                yield f"`{own}` is `{left} ^ {right}`", f"({left}) ^ ({right})", 3
         if sign == "-":
             yield f"`{own}` is `{right} - {left}`", f"({right}) - ({left})", 5
         if sign == "/" and is_whole:
@@ -530,7 +528,8 @@ class Expressions(ABC):
             )
 
     def _other_forms(self, node: Node, *, is_whole: bool) -> Iterator[tuple[str, str, int]]:
-        """One term more, a factor on the other side of a comparison, or a logarithm that was taken for a sum."""
+        """One term more, a factor on the other side of a comparison, a swizzle, or a logarithm that was taken for a
+        sum."""
         left, right = map(self.of, node.parts)
         own, sign = shortened(self.of(node)), node.sign
         if sign in ("+", "-") and not is_whole:
@@ -540,6 +539,8 @@ class Expressions(ABC):
         if sign in _COMPARING and (product := ungrouped(node.parts[0])).kind == "binary" and product.sign == "*":
             one, other = map(self.of, product.parts)
             yield f"`{own}` is `{one} {sign} {right} / {other}`", f"({one}) {sign} ({right}) / ({other})", 4
+        if sign == "+" and is_whole and re.search(r"[^\s^]\s*\^\s*[^\s^=]", self.plain):  # the file has a swizzle
+            yield f"`{own}` is `{left} ^ {right}`", f"({left}) ^ ({right})", 3
         called = node.parts[0]
         if sign == "/" and called.kind == "call" and "exp" in called.sign and len(called.parts) == 1:
             given = f"{called.sign}({self.of(called.parts[0])} - {right})"

@@ -13,9 +13,14 @@ constexpr u64 RETURN_BYTES = 8;  // the least that a call takes of the stack: wh
 // So many bytes, which are nearly always those of one register.
 void copy(u8* to, const u8* from, u32 bytes) {
     switch (bytes) {
-        case 4: std::memcpy(to, from, 4); break;
-        case 8: std::memcpy(to, from, 8); break;
-        default: std::memcpy(to, from, bytes);
+        case 4:
+            std::memcpy(to, from, 4);
+            break;
+        case 8:
+            std::memcpy(to, from, 8);
+            break;
+        default:
+            std::memcpy(to, from, bytes);
     }
 }
 
@@ -164,9 +169,8 @@ void back(Warp& warp, const Instruction&, Mask mask) {
         if (site.frame < 0)
             hand_over(warp, l, site.results);
         else
-            hand_over(warp, l, site.results, [&] {
-                pop_frame(warp, l, warp.block->program->frames[size_t(site.frame)]);
-            });
+            hand_over(
+                warp, l, site.results, [&] { pop_frame(warp, l, warp.block->program->frames[size_t(site.frame)]); });
         warp.pc[l] = caller.pc + 1;
     });
     if (leaving) warp.block->leave(warp, leaving);

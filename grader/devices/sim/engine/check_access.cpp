@@ -522,9 +522,14 @@ std::string local_place(const Warp& warp, u64 address, u32 bytes, bool is_outsid
 // Marks bytes as initialised: mostly those of one register.
 void set_all(u8* shadow, u32 bytes) {
     switch (bytes) {
-        case 4: std::memset(shadow, 1, 4); break;
-        case 8: std::memset(shadow, 1, 8); break;
-        default: std::memset(shadow, 1, bytes);
+        case 4:
+            std::memset(shadow, 1, 4);
+            break;
+        case 8:
+            std::memset(shadow, 1, 8);
+            break;
+        default:
+            std::memset(shadow, 1, bytes);
     }
 }
 
