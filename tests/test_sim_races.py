@@ -40,7 +40,7 @@ OTHER_KINDS = {
 # One block looks whether another was there before it, and reads nothing where it was not: such a call has no race. Or
 # it waits for a flag that is only reused if it came first. The second call of a case starts the blocks in the opposite
 # order.
-OF_EVERY_TWO_CALLS = {"only_if_set", "flag_reused"}
+OF_EVERY_TWO_CALLS = {"only_if_set", "flag_reused", "first_block_sets_back"}
 # The order of blocks is part of the answer.
 ANY_ANSWER = {"own_slot"}
 

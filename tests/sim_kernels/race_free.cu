@@ -742,3 +742,22 @@ __global__ void by_way_of_another_kernel(const float* x, float* y, int n) {
     }
 }
 LAUNCHER(by_way_of_another, 3, 32)
+
+// The block that counts last sets the counter back with a plain store, which no fence stands before: it has seen the
+// others' counts. So has its next lane, after a barrier.
+__global__ void last_block_sets_back_kernel(const float* x, float* y, int n) {
+    __shared__ bool last;
+    int i = threadIdx.x, b = blockIdx.x;
+    y[32 + b * 32 + i] = x[i];
+    __threadfence();
+    __syncthreads();
+    if (i == 0) last = atomicAdd(&words[0], 1u) == gridDim.x - 1;
+    __syncthreads();
+    if (!last) return;
+    if (i == 1) words[0] = 0;
+    __threadfence();
+    float sum = 0;
+    for (int other = 0; other < gridDim.x; ++other) sum += y[32 + other * 32 + i];
+    y[i] = sum;
+}
+LAUNCHER(last_block_sets_back, 5, 32)

@@ -653,6 +653,24 @@ __global__ void flag_reused_kernel(const float* x, float* y, int n) {
 }
 LAUNCHER(flag_reused, 2, 32)
 
+// What it counted says nothing of the others, which may count later: seen only where one does.
+__global__ void first_block_sets_back_kernel(const float* x, float* y, int n) {
+    if (threadIdx.x) return;
+    atomicAdd(&words[0], 1u);
+    __threadfence();
+    if (blockIdx.x == 0) words[0] = 0;
+}
+LAUNCHER(first_block_sets_back, 2, 32)
+
+// One that has not counted has not seen what others did.
+__global__ void another_block_sets_back_kernel(const float* x, float* y, int n) {
+    if (threadIdx.x) return;
+    if (blockIdx.x < 2) atomicAdd(&words[0], 1u);
+    if (blockIdx.x == 2) words[0] = 0;
+    __threadfence();
+}
+LAUNCHER(another_block_sets_back, 3, 32)
+
 // Seen only where block 0 comes first.
 __global__ void only_if_set_kernel(const float* x, float* y, int n) {
     if (threadIdx.x) return;

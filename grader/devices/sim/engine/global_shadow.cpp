@@ -179,6 +179,11 @@ bool GlobalShadow::redundant(const AllocationShadow& shadow, u64 granule, Epoch 
     return now(first) && now(second) && global_epoch::thread(first) != global_epoch::thread(second);
 }
 
+// Otherwise it is an atomic or a strong store, of those that are remembered beside plain writers.
+static bool is_load(const Warp& warp, Epoch e) {
+    return warp.code[global_epoch::pc(e)].entry->form.compare(0, 2, "ld") == 0;
+}
+
 bool GlobalShadow::record_write(Warp& warp, AllocationShadow& shadow, u64 g, Epoch me, Race* race) {
     const bool read = shadow.read.load(std::memory_order_relaxed);
     const Epoch earlier[] = {
@@ -192,15 +197,22 @@ bool GlobalShadow::record_write(Warp& warp, AllocationShadow& shadow, u64 g, Epo
     return false;
 }
 
-bool GlobalShadow::record_other(Warp& warp, AllocationShadow& shadow, u64 g, Epoch me, Race* race) {
+bool GlobalShadow::record_other(Warp& warp, AllocationShadow& shadow, u64 g, Epoch me, Access access, Race* race) {
     const Epoch writer = peek(shadow.writer[g]);
     if (!ordered(warp, writer, me)) {
         *race = {writer, true, 0, 0};
         return true;
     }
     shadow.read.store(true, std::memory_order_relaxed);
-    const Epoch first = peek(shadow.reader[g]), second = peek(shadow.other[g]);
+    Epoch first = peek(shadow.reader[g]), second = peek(shadow.other[g]);
     const u32 block = epochs.block(me);
+    // An atomic has seen what atomics of other blocks left there: what comes after it comes after them, too (PTX ISA
+    // 8.9.5, "Causality Order", by observation). So the block that counts last may set the counter back plainly.
+    const auto seen = [&](Epoch e) { return e && epochs.block(e) != block && !is_load(warp, e); };
+    if (access == Access::atomic && !is_load(warp, me)) {
+        if (seen(second)) put(shadow.other[g], second = 0);
+        if (seen(first)) put(shadow.reader[g], first = 0);
+    }
     const bool foreign = second && epochs.block(second) != block && epochs.block(first) == block;
     put(foreign || ordered(warp, first, me) ? shadow.reader[g] : shadow.other[g], me);
     return false;
@@ -231,7 +243,8 @@ bool GlobalShadow::record(
             if (!writes && redundant(shadow, g, me)) continue;
             guard.move(lock_of(g << shift_));
             split(shadow, line_of(g));
-            const bool hit = writes ? record_write(warp, shadow, g, me, race) : record_other(warp, shadow, g, me, race);
+            const bool hit =
+                writes ? record_write(warp, shadow, g, me, race) : record_other(warp, shadow, g, me, access, race);
             if (!hit) continue;
             race->address = shadow.base + (g << shift_);
             race->lane = l;

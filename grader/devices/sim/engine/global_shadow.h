@@ -73,7 +73,7 @@ class GlobalShadow {
     void split(AllocationShadow& shadow, u64 line);
     bool redundant(const AllocationShadow& shadow, u64 granule, Epoch me) const;
     bool record_write(Warp& warp, AllocationShadow& shadow, u64 granule, Epoch me, Race* race);
-    bool record_other(Warp& warp, AllocationShadow& shadow, u64 granule, Epoch me, Race* race);
+    bool record_other(Warp& warp, AllocationShadow& shadow, u64 granule, Epoch me, Access access, Race* race);
     std::atomic_flag* lock_of(u64 offset) { return locks_ + (offset >> LOCK_SHIFT) % LOCKS; }
     u64 line_of(u64 granule) const { return granule >> (LINE_SHIFT - shift_); }
 
