@@ -158,8 +158,8 @@ MANY = Spec(
     near_misses=NEAR_MISSES,
     tolerance=Accumulated(terms=lambda sizes: sizes["n"] + 1, magnitude=magnitude),
     # Nothing to add, more rows than indices and fewer; around a warp of indices (32), around the rows of source that a
-    # block takes (4 to 1024) and the columns that it takes (256 or 2048). The kata that needs a multiple of 4 gets
-    # those that are one.
+    # block takes (4 to 1024), the indices that it looks at in one step (32 to 1024) and the columns that it takes (256
+    # or 2048). The kata that needs a multiple of 4 gets those that are one.
     named_sizes=(
         shape(0, 1, 1),
         shape(0, 3, 8),
@@ -185,6 +185,8 @@ MANY = Spec(
         shape(3, 1, 2052),
         shape(300, 50, 2),
         shape(200, 9, 36),
+        shape(257, 3, 4),
+        shape(1030, 2, 8),
     ),
     large=(shape(100_003, 1000, 64), shape(16, 33, 400_004), shape(1_000_003, 77, 8), shape(3, 100_003, 36)),
     work=lambda sizes: 30 * sizes["n"] * (sizes["dim"] + 32) + 512,

@@ -270,8 +270,9 @@ SPEC = Spec(
     reference=lambda x, sizes: x.cumsum(),
     near_misses=ARRAY_MISSES,
     tolerance=Exact(),
-    # The last has more than 1024 tiles of 4096: one more than a block with one tile's sum per thread scans in one step.
-    named_sizes=lengths(*ARRAY, 1_000_003, 1024 * 4096 + 1),
+    # The last two have more than 1024 tiles of 4096, and more than 2048: a block with one tile's sum per thread scans
+    # them in two steps, and in three.
+    named_sizes=lengths(*ARRAY, 1_000_003, 1024 * 4096 + 1, 2 * 1024 * 4096 + 1),
     large=lengths(300_007, 40_000_003),
     work=lambda sizes: 7 * sizes["n"],
     baselines={"torch.cumsum": torch_cumsum},

@@ -86,7 +86,8 @@ SPEC = Spec(
     near_misses=MISSES_OF_ROWS,
     tolerance=Accumulated(terms=lambda sizes: 1, magnitude=magnitude),
     # Around every vector (2, 4, 8), a warp (32), a block (256), what a warp holds in registers (1024 elements) and what
-    # the largest block holds (16384); rows that are 16-byte aligned, 4-byte aligned, and not at all.
+    # the largest block holds (16384), with whole vectors and with single elements behind it; rows that are 16-byte
+    # aligned, 4-byte aligned, and not at all.
     named_sizes=(
         shape(1, 1),
         shape(1, 2),
@@ -113,6 +114,7 @@ SPEC = Spec(
         shape(1, 16_384),
         shape(1, 17_009),
         shape(2, 16_401),
+        shape(1, 17_008),
     ),
     large=(
         shape(4099, 1031),

@@ -94,8 +94,10 @@ class Following(Expressions, ABC):
 
     def tied(self, one: Statement) -> None:
         """The one of two equal numbers is taken that has less, or more, of what is kept beside them."""
+        if len(one.parts) != 1 or not one.nodes:  # as of an `if constexpr`
+            return
         node, sets = one.nodes[0], dict[str, str]()
-        if len(one.parts) != 1 or node.kind != "binary" or node.sign not in ("<", ">"):
+        if node.kind != "binary" or node.sign not in ("<", ">"):
             return
         for part in one.parts[0].parts if one.parts[0].kind == "block" else one.parts:
             each = part.nodes[0] if part.kind == "simple" and len(part.nodes) == 1 else None

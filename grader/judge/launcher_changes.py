@@ -35,7 +35,7 @@ SIZEOF = (4, 2, 8)
 FUNCTIONS = ("cudaMemsetAsync", "cudaMemset", "cudaMemcpyAsync", "cudaMemcpy", "cudaMallocAsync", "cudaMalloc")
 DEEPEST = 3  # definitions behind an expression
 ALIGNED = 128  # bytes
-ONE_FOR_ALL = "each block does what one of them must do"  # where one block alone is right
+ONE_FOR_ALL = "each does what one of them must do"  # where one block alone is right
 MORE_SHARED = 4  # the part of a block's shared memory that is added to it
 _NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
 _LAUNCH = re.compile(r"\b(\w+)\s*(?:<[^;{}()]*>)?\s*<<<(.*?)>>>\s*\(", re.DOTALL)
@@ -343,9 +343,8 @@ def _blocks(at: _Places, call: Call) -> Iterator[LauncherChange]:
         given = at.launched.grid[axis]
         if axis and given == 1:
             break
-        if given > 1:
-            why = ONE_FOR_ALL if at.is_shared else f"it has too many, or {ONE_FOR_ALL.replace(' block', '')}"
-            yield from at.fixed(GRID + axis, SET, 1, f"{name} has one block: {why}")
+        if given > 1 and not at.is_shared:  # one block hides whatever is wrong between blocks that share the work
+            yield from at.fixed(GRID + axis, SET, 1, f"{name} has one block: it has too many, or {ONE_FOR_ALL}")
         for text, size in _sizes_of(call).items():
             for divisor in DIVISORS:
                 more = ceil(size(call) / divisor) > given
