@@ -474,3 +474,5 @@ def test_an_input_has_the_outputs_shape_in_the_case_that_is_asked(monkeypatch: p
     monkeypatch.setattr(impulses, "floats", lambda target, narrow: [Tensor("x", ("m", "k"))])
     target = SimpleNamespace(case=SimpleNamespace(sizes={"m": 3, "k": 5}), shape=(3, 4))
     assert [*impulses._misplaced(target, "x")] == []  # type: ignore[arg-type]
+    monkeypatch.setattr(impulses, "floats", lambda target, narrow: [])  # there it is too large
+    assert [*impulses._misplaced(target, "x")] == []  # type: ignore[arg-type]

@@ -1034,14 +1034,15 @@ def shortened(text: str, most: int = 60) -> str:
 
 
 def changed_words(before: str, after: str, most: int = 60) -> str:
-    """```a + b` is `a - b```: each in at most so many letters, with those that differ."""
+    """```a + b` is `a - b```: both in at most twice so many letters, with those that differ."""
     before, after = (" ".join(each.split()) for each in (before, after))
     same = next((at for at, (one, two) in enumerate(zip(before, after, strict=False)) if one != two), len(before))
     if same > most - DIFFERING and max(len(before), len(after)) > most:
         first = same - (most - 2 * DIFFERING)
         border = re.compile(r"[ (]").search(before, first, same)
         before, after = (f"...{each[border.start() if border else first :]}" for each in (before, after))
-    return f"`{shortened(before, most)}` is `{shortened(after, most)}`"
+    before = shortened(before, most)
+    return f"`{before}` is `{shortened(after, 2 * most - len(before))}`"
 
 
 def found_in(scope: Scope | None, name: str) -> Variable | None:

@@ -70,7 +70,7 @@ def _misplaced(target: Target, name: str) -> Iterator[Observed]:
     import numpy
 
     ones = {tensor.name: numpy.ones(tensor.extent(target.case.sizes)) for tensor in floats(target, narrow=True)}
-    if ones[name].shape != target.shape:  # in another case, two sizes were the same by chance
+    if name not in ones or ones[name].shape != target.shape:  # too large, or two sizes were the same by chance
         return
     size = int(numpy.prod(target.shape))
     places = numpy.linspace(0, size - 1, min(size, OWN_TRIED)).astype(int).tolist()
