@@ -343,7 +343,7 @@ def _blocks(at: _Places, call: Call) -> Iterator[LauncherChange]:
         given = at.launched.grid[axis]
         if axis and given == 1:
             break
-        if given > 1 and not at.is_shared:  # one block hides whatever is wrong between blocks that share the work
+        if given > 1 and not at.is_shared:  # one alone hides what is wrong between blocks that share the work
             yield from at.fixed(GRID + axis, SET, 1, f"{name} has one block: it has too many, or {ONE_FOR_ALL}")
         for text, size in _sizes_of(call).items():
             for divisor in DIVISORS:
