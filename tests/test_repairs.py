@@ -30,7 +30,6 @@ from grader.compile.changes import (
 )
 from grader.compile.edit_writer import Edited
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
-from grader.compile.source_edits import edited
 from grader.content.catalog import load_catalog
 from grader.content.functions import Code, relatives_of
 from grader.content.spec import load_spec
@@ -612,11 +611,6 @@ def test_a_constant_is_no_other_that_has_nothing_to_do_with_it() -> None:
         words = [each.words for each in changes_of(PARTS, "kata.cu", kinds, {6}, constants, known)]
         numbers = {int(said[1]) for each in words if (said := re.search(r"constant is (\d+) in", each))}
         assert numbers & {96, 8192} == found
-
-
-def test_a_condition_that_nvcc_decides_has_no_edits() -> None:
-    text = "__global__ void f(float* y) {\n    if constexpr (sizeof(y) > 1) y[0] = 1.0f;\n    y[1] = 2.0f;\n}\n"
-    assert {each.line for each in edited(text, range(1, 5)).edits} == {2, 3}
 
 
 def test_the_return_of_a_line_is_left_out() -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from grader.compile.chosen import chosen
-from grader.compile.edit_writer import HEAD, MOST_OF_LINE, Edit, Edited
+from grader.compile.edit_writer import HEAD, MOST_OF_LINE, Edit, Edited, Refused
 from grader.compile.source_edits import edited
 from grader.compile.source_like import _refused
 from grader.compile.source_tree import Statement, trees_of
@@ -121,13 +121,14 @@ kata.cu(10): error: incomplete type "float []" is not allowed
           detected during instantiation of "void kata_zero(T &) [with T=float []]" at line 59
 kata.cu(12): error: identifier "z" is undefined
 """
-    assert _refused(log) == {10, 12, 59}
+    assert _refused(log) == ({10, 59}, {"z"})
     log = """\
 kata.cu(87): warning #179-D: right operand of "%" is zero
           detected during instantiation of "int swizzle<COLS>(int, int) [with COLS=2]" at line 123
 kata.cu(12): error: identifier "z" is undefined
 """
-    assert _refused(log) == {12}
+    assert _refused(log) == (set(), {"z"})
+    assert _refused(log, {"z"}) == ({12}, set())  # it is still there, though no edit should have it
 
 
 LOADED = """\
@@ -183,8 +184,21 @@ def test_lines_stay_where_they_are_and_no_refused_one_is_edited() -> None:
     whole = edited(FILE, every)
     assert whole.text.count("\n") == FILE.count("\n")
     assert whole.text.index(HEAD) > whole.text.index("#include")
-    without = edited(FILE, every, {line_of("most = max;")})
+    without = edited(FILE, every, Refused(frozenset({line_of("most = max;")})))
     assert {each.line for each in whole.edits} - {each.line for each in without.edits} == {line_of("most = max;")}
+
+
+def test_a_name_that_nvcc_does_not_know_is_in_no_edit() -> None:
+    text = "__global__ void f(int* x, int a, int b) {\n    x[a] = 1;\n    x[b] = 2;\n}\n"
+    words = {(each.line, each.words) for each in edited(text, {2, 3}).edits}
+    left = {(each.line, each.words) for each in edited(text, {2, 3}, Refused(names=frozenset({"b"}))).edits}
+    assert (2, "`a` is `b`") in words and (3, "`b` is `a`") in left
+    assert not any("b" in re.findall(r"\w+", said) for line, said in left if line == 2)
+
+
+def test_a_condition_that_nvcc_decides_has_no_edits() -> None:
+    text = "__global__ void f(float* y) {\n    if constexpr (sizeof(y) > 1) y[0] = 1.0f;\n    y[1] = 2.0f;\n}\n"
+    assert {each.line for each in edited(text, range(1, 5)).edits} == {2, 3}
 
 
 def test_nothing_is_changed_where_nothing_is_edited() -> None:
@@ -325,7 +339,7 @@ __global__ void k(int* x, int n) {
 
 def test_of_too_many_those_of_a_line_without_doubt() -> None:
     kernel = "__global__ void k(int* x, int a, int b) {\n" + "x[a * b + a] = a + b * a;\n" * 100 + "}\n"
-    of_line = [sum(each.line == 90 for each in edited(kernel, range(102), (), {90: by}).edits) for by in (9.0, -9.0)]
+    of_line = [sum(each.line == 90 for each in edited(kernel, range(102), doubts={90: by}).edits) for by in (9.0, -9.0)]
     assert of_line[0] < of_line[1]
 
 
