@@ -78,7 +78,7 @@ class Writer:
     text: str
     lines: frozenset[int]
     doubts: Mapping[int, float]
-    refused: Refused = Refused()
+    refused: Refused = NOTHING_REFUSED
     edits: list[Edit] = field(default_factory=list)
     added: list[tuple[int, int, float, int, str]] = field(default_factory=list)  # place, and what is there sooner
     known: list[tuple[int, int]] = field(default_factory=list)  # rank and line of all edits that there are
