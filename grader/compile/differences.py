@@ -19,6 +19,7 @@ from grader.compile.source_tree import ASSIGNING, Closure, Node, Scope, Statemen
 SIMILAR = 0.4  # of the words of two statements, so that they stand for each other
 OF_KIND = 0.15  # more for two of one kind
 MOST_RANK = 3
+AS_SOLVED = "as in the solution"  # in the words of several lines or places
 LONGEST = 70  # letters of a text that words show
 MOST_WORDS, BESIDE = 10, 4  # of a piece of a longer text that is other, and beside it
 _NO_PLACE = re.compile(r"reinterpret_cast<[^<>]*&>\(\(")  # of a value that has no place
@@ -301,7 +302,7 @@ class Comparison:
         lines = [self.own.plain.count("\n", 0, each) + 1 for each in (run[0].begin, run[-1].end)]
         at = -1
         if lines[0] < lines[1] and max(len(" ".join(whole.split())), len(text)) > LONGEST:
-            words = f"lines {lines[0]} to {lines[1]} are as in the solution"
+            words = f"lines {lines[0]} to {lines[1]} are {AS_SOLVED}"
             if (piece := _one_piece(whole, text)) is not None:
                 at, words = run[0].begin + piece[0], changed_words(*piece[1:], LONGEST)
         if (condition := self._guard(run, instead)) is not None:

@@ -115,7 +115,9 @@ class Writer:
         return bisect_right(self.starts, place)
 
     def text_of(self, line: int) -> str:
-        return self.plain[self.starts[line - 1] :].partition("\n")[0]
+        begin = self.starts[line - 1]
+        end = self.plain.find("\n", begin)
+        return self.plain[begin : end if end >= 0 else None]
 
     def choose(self) -> None:
         """The likeliest, not too many of one line."""
@@ -149,8 +151,9 @@ class Writer:
         found = _REPLACED.fullmatch(words)
         if found is None or not self.plain.startswith(found[1], place):
             return ""
-        begin = self.starts[self.line_at(place) - 1]
-        line, at, end = self.plain[begin:].split("\n", 1)[0], place - begin, place - begin + len(found[1])
+        number = self.line_at(place)
+        line, at = self.text_of(number), place - self.starts[number - 1]
+        end = at + len(found[1])
         is_alone = line[:at].rstrip().endswith(("[", "(", ",")) and line[end:].lstrip().startswith(("]", ")", ","))
         several = len(re.findall(rf"(?<![\w.]){re.escape(found[1])}(?![\w.])", line)) > 1
         if not several or not (is_alone or re.fullmatch(r"[\w.]+", found[2])):

@@ -810,12 +810,11 @@ class Expressions(ABC):
             second, third = node.parts[1:3]  # the registers that are 8 rows further, and 8 columns
             self._exchange(second, third, 0)
         self._pairs(node.parts)
+        takes_largest = any(self.writer.count[name] for name in _OF_TWO)
         for part in node.parts:
             if part.kind != "number":
                 self.node(part)
-            elif part.sign in _ZEROS and any(
-                self.writer.count[name] for name in _OF_TWO
-            ):  # of no elements, as of a sum
+            elif part.sign in _ZEROS and takes_largest:  # of no elements, as of a sum
                 self._wrap(part, [(f"`{part.sign}` is `-FLT_MAX`", _LOWEST, 3)])
 
     def _pairs(self, parts: Sequence[Node], *, is_kept: bool = False) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, takewhile
 
 from grader.compile.counterparts import Side, Unspoken, constants_between, made_by, pair_variables, paired
-from grader.compile.differences import NAME, Comparison, Difference
+from grader.compile.differences import AS_SOLVED, NAME, Comparison, Difference
 from grader.compile.edit_writer import NOTHING_REFUSED, VARIABLE, Edited, Refused, Writer, blanked
 from grader.compile.source_tree import trees_of
 from grader.content.functions import Code, Function, constants_of
@@ -53,7 +53,7 @@ def _is_refused(writer: Writer, one: Difference, without: Refused) -> bool:
 
 def _whole(what: str, first: int, last: int) -> str:
     lines = f"line {first}, {what}, is" if first == last else f"lines {first} to {last}, {what}, are"
-    return f"{lines} as in the solution"
+    return f"{lines} {AS_SOLVED}"
 
 
 def _answers(writer: Writer, solution: str) -> Iterator[Difference]:
@@ -127,7 +127,7 @@ def _of_function(writer: Writer, found: Sequence[Difference]) -> list[tuple[Sequ
         there = f"on line {lines[1]} " if lines[0] != lines[1] else ""
         edits.append(([one, two], f"{one.words}, and {there}{two.words}", OF_PAIR))
     if len(outer) > 2:
-        edits.append((outer, f"it and {len(outer) - 1} more places of the function are as in the solution", OF_ALL))
+        edits.append((outer, f"it and {len(outer) - 1} more places of the function are {AS_SOLVED}", OF_ALL))
     return edits
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from grader.compile.changes import Change
+from grader.compile.differences import AS_SOLVED
 from grader.compile.variants import variants
 from grader.judge.case import Case, CaseKey
 from grader.judge.lab import Lab, judged
@@ -20,8 +21,6 @@ from grader.verdict import Kind
 MOST_INSTRUCTIONS = 3_000_000  # of one case
 MOST_LINES = 4  # that are named together, where no one of them is enough
 LEAST_RIGHT = 6  # of the cases, where the larger ones take more
-
-AS_SOLVED = "are as in the solution"  # in the words of several lines
 
 Build = Callable[[str], "Program | None"]
 
@@ -41,7 +40,7 @@ def right_variants(
     if not more or len(more) >= MOST_LINES:
         return [], 0
     lines = f"lines {', '.join(map(str, (first, *more[:-1])))} and {more[-1]}"
-    return [Change(first, f"{lines} {AS_SOLVED}", {})], every
+    return [Change(first, f"{lines} are {AS_SOLVED}", {})], every
 
 
 def _right_cases(lab: Lab, build: Build, text: str, cases: Sequence[CaseKey]) -> int:

@@ -225,7 +225,7 @@ class Case:
                     large.keep(self.key, known)
         return known.expected
 
-    def values(self) -> tuple[ndarray, ...]:
+    def answers(self) -> tuple[ndarray, ...]:
         """What each output must be, in float64 or int64, without what it may be off by: for small inputs."""
         import numpy
 

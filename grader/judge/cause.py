@@ -29,7 +29,7 @@ from grader.judge.lanes import of_lanes
 from grader.judge.loops import of_loop
 from grader.judge.mixtures import NOT_RESCALED
 from grader.judge.pattern import without_chance, without_last
-from grader.judge.repairs import ADDED, repair
+from grader.judge.repairs import repair
 from grader.judge.search import CALLS, Search, costs_a_process
 from grader.judge.shared_places import of_shared_place, without_order
 from grader.judge.unset import of_unset
@@ -38,6 +38,7 @@ from grader.verdict import Clue, Kind, Mismatch, Verdict
 
 _IN_FLIGHT = re.compile(r"\bleaves (\d+) groups? in flight")  # in a repair
 WRITTEN = "written "  # what a note of the simulator begins with, of the elements of an array
+ADDED = " stands "  # in the words of a repair: what it adds, or what stands elsewhere
 ITSELF = " itself"  # a formula that only says that nothing is done, not why
 PROPOSED = ": cp.async.wait_group"  # what a note of the simulator goes on with, of the wait alone
 # Findings whose line may be another than the one at fault.

@@ -130,7 +130,7 @@ class Lab:
         """In the storage of its dtype. An experiment changes one input, and has the others as they were."""
         import numpy
 
-        about = tensor.name, value.shape, value.dtype
+        about = value.shape, value.dtype
         before, words, stored = self._last.get(tensor.name, (None, value, value))
         now = numpy.array(value, order="C").reshape(-1).view("u8")  # so that -0 is not 0, and nan is nan
         if about != before or not numpy.array_equal(now, words):

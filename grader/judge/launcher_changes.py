@@ -35,7 +35,6 @@ SIZEOF = (4, 2, 8)
 FUNCTIONS = ("cudaMemsetAsync", "cudaMemset", "cudaMemcpyAsync", "cudaMemcpy", "cudaMallocAsync", "cudaMalloc")
 DEEPEST = 3  # definitions behind an expression
 ALIGNED = 128  # bytes
-ONE_FOR_ALL = "each does what one of them must do"  # where one block alone is right
 MORE_SHARED = 4  # the part of a block's shared memory that is added to it
 _NAME = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
 _LAUNCH = re.compile(r"\b(\w+)\s*(?:<[^;{}()]*>)?\s*<<<(.*?)>>>\s*\(", re.DOTALL)
@@ -344,7 +343,8 @@ def _blocks(at: _Places, call: Call) -> Iterator[LauncherChange]:
         if axis and given == 1:
             break
         if given > 1 and not at.is_shared:  # one alone hides what is wrong between blocks that share the work
-            yield from at.fixed(GRID + axis, SET, 1, f"{name} has one block: it has too many, or {ONE_FOR_ALL}")
+            words = f"{name} has one block: it has too many, or each does what one of them must do"
+            yield from at.fixed(GRID + axis, SET, 1, words)
         for text, size in _sizes_of(call).items():
             for divisor in DIVISORS:
                 more = ceil(size(call) / divisor) > given

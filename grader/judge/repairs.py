@@ -50,6 +50,7 @@ from grader.compile.changes import (
 )
 from grader.compile.changes import Kind as Kinds
 from grader.compile.chosen import chosen
+from grader.compile.differences import AS_SOLVED
 from grader.compile.edit_writer import Edit
 from grader.compile.entries import Entries
 from grader.compile.insertions import exchanged_of, guarded_of, missing_of, moved_of, scaled_of, valued_of
@@ -59,7 +60,7 @@ from grader.content.skeleton import read, skeleton_of
 from grader.content.source_file import is_helper, lines_with
 from grader.devices import Call, Finding, Outcome
 from grader.devices.counters import Launched
-from grader.judge.built_variants import AS_SOLVED, LEAST_RIGHT, Build, right_variants
+from grader.judge.built_variants import LEAST_RIGHT, Build, right_variants
 from grader.judge.case import Case, CaseKey, allowed, largest_within
 from grader.judge.coverage import AGAIN, ONCE, raise_neighbours
 from grader.judge.lab import Judged, Lab, judged
@@ -153,7 +154,6 @@ _LEAVING = re.compile(r"^\s*if\s*\(.*\)\s*(?:return|continue|break);\s*(?://.*)?
 _COMPARES = re.compile(r"^[^/]*(?:\b(?:if|for|while)\b|\s(?:[<>]=?|[!=]=|&&|\|\|)\s|\s\?\s)")
 _EARLY = re.compile(r"accumulator of the wgmma on line \d+ \(called on line (\d+)\) before wgmma\.wait_group")
 _VALUE = re.compile(r"(`[^`]+`) is `")
-ADDED = " stands "  # in the words of a change: what it adds, or what stands elsewhere
 _ADDS_ORDER = re.compile(r"`[^`]*(?i:sync|fence|wait|arrive|commit|barrier)[^`]*` stands ")
 _ADDED = re.compile(r"`([^`]+);` stands behind `")
 _INSTEAD = re.compile(r"`([^`]+\))` is `([^`]+\))`")
@@ -161,6 +161,7 @@ _WHOLE = re.compile(r"\bconstexpr\s+(?:unsigned|u?int\w*)\s+(\w+)\s*=")
 _REAL = re.compile(r"\bconstexpr\s+float\s+(\w+)\s*=\s*(-?\d[\d.]*(?:e-?\d+)?)f;")
 
 
+Coming = Future[tuple[Path, Sequence[Edit]] | None]  # code with edits, which nvcc is making
 Prepared = Callable[[Call], "Call | None"]  # a case's call -> with another number; None: that changes nothing
 
 
@@ -617,9 +618,9 @@ class _Files:
     source: str
     coming: Future[Path | None] | None = None  # of the latter
     is_brief: bool = False
-    edited: Callable[[Collection[int] | None], Future[tuple[Path, Sequence[Edit]] | None]] | None = None
-    coming_edits: Future[tuple[Path, Sequence[Edit]] | None] | None = None  # of all lines, or those of the region
-    solved: Future[tuple[Path, Sequence[Edit]] | None] | None = None
+    edited: Callable[[Collection[int] | None], Coming] | None = None
+    coming_edits: Coming | None = None  # of all lines, or those of the region
+    solved: Coming | None = None
     make_close: Callable[[], Future[Path | None]] | None = None
     built: Build | None = None
 
@@ -633,7 +634,7 @@ class _Files:
         self.make_close = lambda: beside.submit(compiler.source_like, _folder(folder, "close"))
         to = _folder(folder, "edited")
 
-        def edited(lines: Collection[int] | None) -> Future[tuple[Path, Sequence[Edit]] | None]:
+        def edited(lines: Collection[int] | None) -> Coming:
             chosen = own if lines is None else {*own} & {*lines}
             return beside.submit(compiler.edited, to, chosen, {**self.trial.doubts})
 
@@ -667,7 +668,9 @@ class _Files:
         are being made already."""
         if lines is None:
             self.begin_edits()
-        coming = self.coming_edits or (self.edited(lines) if self.edited is not None and lines is not None else None)
+        coming = self.coming_edits
+        if coming is None and self.edited is not None:
+            coming = self.edited(lines)
         made = coming.result() if coming is not None else None
         found = self._chosen(made, BRIEF_EDITS if self.is_brief or self.whole else EDIT_SECONDS)
         self.edits = found[0] if found is not None else self.edits

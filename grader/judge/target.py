@@ -75,7 +75,7 @@ class Target:
 
     def reference(self, inputs: Mapping[str, ndarray]) -> ndarray:
         """The whole output, as it must be."""
-        return self.lab.with_inputs(self.case, inputs).values()[self.position].reshape(-1)
+        return self.lab.with_inputs(self.case, inputs).answers()[self.position].reshape(-1)
 
     def answer(self, inputs: Mapping[str, ndarray]) -> ndarray | None:
         """The whole output, as the launcher makes it; what was not written is nan."""

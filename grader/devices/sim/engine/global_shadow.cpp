@@ -209,7 +209,7 @@ bool GlobalShadow::record_other(Warp& warp, AllocationShadow& shadow, u64 g, Epo
     // An atomic has seen what atomics of other blocks left there: what comes after it comes after them, too (PTX ISA
     // 8.9.5, "Causality Order", by observation). So the block that counts last may set the counter back plainly.
     const auto seen = [&](Epoch e) { return e && epochs.block(e) != block && !is_load(warp, e); };
-    if (access == Access::atomic && !is_load(warp, me)) {
+    if (access == Access::atomic) {
         if (seen(second)) put(shadow.other[g], second = 0);
         if (seen(first)) put(shadow.reader[g], first = 0);
     }
@@ -277,7 +277,7 @@ Weighed side_of(const Warp& warp, Epoch epoch) {
     std::copy(thread, thread + 3, side.at.thread);
     const std::string& form = warp.code[global_epoch::pc(epoch)].entry->form;
     const bool updates = form.compare(0, 4, "atom") == 0 || form.compare(0, 3, "red") == 0;
-    const bool reads = form.compare(0, 2, "ld") == 0;
+    const bool reads = is_load(warp, epoch);
     side.weight = reads ? 2 : updates ? 0 : 1;
     side.does = reads ? "reads" : updates ? "updates" : "writes";
     const char* verb = reads ? " reads it" : updates ? " updates it atomically" : " writes it";

@@ -5,7 +5,8 @@
 // flags (Warp::known), between blocks what they release and acquire. Each granule
 // remembers its last plain writer and two of those who touched it otherwise,
 // if possible of two blocks: any writer differs from one of them, in whatever
-// order the blocks run. A plain read beside an atomic of another thread is a
+// order the blocks run. An atomic takes the place of other blocks' atomics, which
+// it has seen. A plain read beside an atomic of another thread is a
 // data race too by the letter of the memory model (PTX ISA 8.10), but left
 // alone here: looking at a maximum before atomicMax is sound in practice and
 // cannot be told from a forgotten barrier. In shared memory it is reported.
